@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Modules and functions under torch.compile and torch.export: the bits of eager mode."""
 
+import os
+import subprocess
+import sys
 import warnings
 import zlib
 
 import pytest
 import torch
-from conftest import DEVICE, Case, assert_near
+from conftest import DEVICE, ROOT, Case, assert_near
 from torch._dynamo.testing import CompileCounterWithBackend
 
 import quern
@@ -282,3 +285,16 @@ def test_graphs_on_disk_are_those_of_this_build():
     with open(quern.find("libquern.so.0"), "rb") as library:  # COUPLED: soname
         build = zlib.crc32(library.read())
     assert f"quern {build}" in torch.compiler.config.cache_key_tag
+
+
+def test_graphs_on_disk_are_those_of_these_specs(tmp_path):
+    code = f"import quern; quern.add_specs({str(tmp_path)!r}); import quern.torch, torch; " \
+        "print(torch.compiler.config.cache_key_tag)"
+    env = os.environ | {"PYTHONPATH": os.path.join(ROOT, "runtime", "python")}
+    tags = set()
+    (tmp_path / "recipes").mkdir()
+    for text in ("-- one", "-- two"):
+        (tmp_path / "recipes" / "mine.lua").write_text(text)
+        tags.add(subprocess.run([sys.executable, "-c", code], env=env, check=True, text=True,
+                                capture_output=True).stdout)
+    assert len(tags) == 2

@@ -2,6 +2,7 @@
 """The operators of torch.ops.quern: loaded here, with a fake kernel for each."""
 
 import ctypes
+import glob
 import os
 import zlib
 
@@ -43,28 +44,29 @@ def _load():
     return c
 
 
+def _tag_caches(*paths):
+    """Graphs that torch.compile keeps on disk have the shapes of the operators' results: those of
+    other files than these, a build or specs, must not be found."""
+    crc = 0
+    for path in paths:
+        with open(path, "rb") as file:
+            crc = zlib.crc32(file.read(), crc)
+    torch.compiler.config.cache_key_tag += f" quern {crc}"
+
+
 def _add_specs(folder):
     error = library.quern_torch_specs(os.fsencode(folder))
     if error:
         raise RuntimeError(error.decode())
+    _tag_caches(*sorted(glob.glob(os.path.join(glob.escape(folder), "**/*.lua"), recursive=True)))
 
 
 library = _load()
+_tag_caches(quern.find("libquern.so.0"))  # COUPLED: soname
 for _folder in quern.specs:
     _add_specs(_folder)
 quern._told.append(_add_specs)
 ops = torch.ops.quern
-
-
-def _tag_caches():
-    """Graphs that torch.compile keeps on disk have the shapes of the operators' results: those of
-    another build must not be found."""
-    with open(quern.find("libquern.so.0"), "rb") as file:  # COUPLED: soname
-        build = zlib.crc32(file.read())
-    torch.compiler.config.cache_key_tag += f" quern {build}"
-
-
-_tag_caches()
 
 
 def _ragged(line):
