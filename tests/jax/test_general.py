@@ -194,6 +194,19 @@ def test_wgrad_accumulates_in_place(case, recipe):
     assert found.unsafe_buffer_pointer() == at and main_grad.is_deleted()
 
 
+def test_what_wgrad_refuses_with_a_sum(case):
+    added = jnp.zeros(case.w.shape)
+
+    def add(x, out=None):
+        return qj.wgrad(x, case.dy, case.sizes, accumulate=added, preferred_element_type=out)
+
+    assert add(case.x, jnp.float32).dtype == jnp.float32
+    with pytest.raises(ValueError, match="preferred_element_type is bfloat16: .* float32, is"):
+        add(case.x, jnp.bfloat16)
+    with pytest.raises(NotImplementedError, match="wgrad with accumulate has no derivative"):
+        jax.grad(lambda x: add(x).sum())(case.x)
+
+
 def test_wgrad_of_some_groups(case):
     found = qj.wgrad(jnp.nan_to_num(case.x), jnp.nan_to_num(case.dy), case.sizes, group_offset=2,
                      accumulate=jnp.zeros((2, case.k, case.n)))

@@ -228,6 +228,14 @@ def test_why_names_the_kernel():
         qt.why("fprop bf17 g=8 m=4096 n=2048 k=7168")
 
 
+def test_unknown_words():
+    for function in (qt.why, qt.tune):
+        with pytest.raises(ValueError, match="backend is 'cpu': one of auto, host, jit"):
+            function("fprop bf16 g=1 m=1 n=8 k=8", backend="cpu")
+    with pytest.raises(ValueError, match="name is 'foo': .*'torchtitan', 'torchao' or 'megatron' is"):
+        qt.install("foo")
+
+
 def test_expanded_values_and_strided_sizes():
     """A stride of 0 is no word for rows without gaps: those tensors are copied."""
     sizes = torch.tensor([5, 9, 0, 9, 7, 9], dtype=torch.int32, device=DEVICE)[::2]

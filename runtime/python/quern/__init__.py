@@ -83,14 +83,19 @@ def recipes():
         return re.search("known: (.*)", str(error))[1].split(", ")
 
 
+def _backend(word):
+    if word not in _BACKENDS:
+        raise ValueError(f"backend is {word!r}: one of {', '.join(_BACKENDS)} is expected")
+    return _BACKENDS.index(word)
+
+
 def version():
     return _context().version()
 
 
 def why(line, backend="auto"):
     """Explain which kernel a line gets, and why the others do not fit."""
-    return _context().why(line, abi.sized(abi.PlanOptions, device=-1,
-                                          backend=_BACKENDS.index(backend)))
+    return _context().why(line, abi.sized(abi.PlanOptions, device=-1, backend=_backend(backend)))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -112,7 +117,7 @@ def tune(line, seconds=20.0, backend="auto"):
     choice over its own, and the file that keeps it."""
     context, result = _context(), abi.TuneResult()
     options = abi.sized(abi.TuneOptions, seconds=seconds, device=-1,
-                        backend=_BACKENDS.index(backend))
+                        backend=_backend(backend))
     context.must(context.c.quern_tune(context.context, line.encode(), ctypes.byref(options),
                                       ctypes.byref(result)))
     context.c.quern_free(result.candidates)

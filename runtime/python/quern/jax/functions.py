@@ -119,7 +119,11 @@ def ragged_wgrad(x, dy, sizes, names, *, recipe=None, out_dtype=None, group_offs
     out = _checks.dtype("preferred_element_type", x.dtype if out_dtype is None else out_dtype)
     sizes = sizes_of(names[2], sizes, groups, group_offset)
     if accumulate is not None:
-        out = _checks.values("accumulate", _checks.shaped("accumulate", accumulate, shape), 3).dtype
+        accumulate = _checks.values("accumulate", _checks.shaped("accumulate", accumulate, shape), 3)
+        if out_dtype is not None and out != accumulate.dtype:
+            raise ValueError(f"preferred_element_type is {out}: that of accumulate, "
+                             f"{accumulate.dtype}, is expected")
+        out = accumulate.dtype
     x, dy, accumulate, sizes = vary_alike((x, dy, accumulate, sizes))
     if scaling.is_plain and accumulate is None:
         p = products.Product(recipe, WORDS[out.name], products.X_T, products.X_T)

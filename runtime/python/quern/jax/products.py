@@ -437,5 +437,6 @@ def _weights_gradient(spec, sizes, is_added):
 def weights_gradient(spec, x, dy, added, bits, sizes):
     """[g, k, n], plus `added` if that is given."""
     more = [a for a in (added, bits) if a is not None]
-    return once(spec.what, _weights_gradient(spec, tuple(sizes), added is not None),
+    what = spec.what if added is None else "wgrad with accumulate has no derivative"
+    return once(what, _weights_gradient(spec, tuple(sizes), added is not None),
                 *sizes.values(), x, dy, *more)[0]

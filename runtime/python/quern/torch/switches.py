@@ -11,11 +11,11 @@ import threading
 
 import torch
 
-from quern.torch import _compile
+from quern.torch import _checks, _compile
 from quern.torch._ops import library
 
-PEERS = ("megatron", "titan", "torchao", "transformers")
-_NAMES = {"torchtitan": "titan", "megatron-core": "megatron"}
+PEERS = {"transformers": "transformers", "torchtitan": "titan", "torchao": "torchao",
+         "megatron": "megatron"}  # and the modules here
 
 
 class Switch:
@@ -42,10 +42,8 @@ def install(name, /, *args, **options):
     The other arguments are those of `install` in quern.torch.transformers, .titan, .torchao and
     .megatron. Returns a Switch.
     """
-    module = _NAMES.get(name, name)
-    if module not in PEERS:
-        raise ValueError(f"install: {name!r} is unknown: {', '.join(PEERS)} are expected")
-    return importlib.import_module(f"quern.torch.{module}").install(*args, **options)
+    _checks.word("name", name, PEERS)
+    return importlib.import_module(f"quern.torch.{PEERS[name]}").install(*args, **options)
 
 
 def TrainingConfig(recipe="fp8_block"):  # noqa: N802 (the name of a class, as torchao has them)
