@@ -200,6 +200,14 @@ def test_quantized_operands(case, recipe):
                                (rows(dy), w, "contracting_dims are"), (T(x), w, "lhs.first_dims")):
         with pytest.raises(ValueError, match=sentence):
             qj.grouped_gemm(lhs, rhs, ((1,), (1,)))
+    few = qj.grouped_quantize(case.dy[:10], recipe, case.sizes // 8, of="dy")
+    for lhs, rhs, dim, sentence in (
+            (T(x, case.sizes[:2]), w, 1, r"lhs.first_dims has the shape \[2\]: \[4\] is"),
+            (T(x, case.sizes[0]), w, 1, "lhs.first_dims has 0 axes: 1 is expected"),
+            (rows(x), rows(few), 0, "rhs has 10 rows and lhs 55"),
+            (rows(x), T(dy, case.sizes[:3]), 0, r"rhs.first_dims has the shape \[3\]: \[4\] is")):
+        with pytest.raises(ValueError, match=sentence):
+            qj.grouped_gemm(lhs, rhs, ((dim,), (dim,)))
 
 
 def rows(m=55, k=K):
@@ -221,6 +229,10 @@ def rows(m=55, k=K):
      "bias has the shape"),
     (rows(), (4, N, K), ((1,), (2,)), dict(precision="highest"), NotImplementedError, "precision"),
     ((4, 8, K), (4, N, K), ((2,), (2,)), dict(recipe="mxfp8"), ValueError, "recipe mxfp8: lhs"),
+    (T(rows().data, jnp.int32(3)), (4, N, K), ((1,), (2,)), {}, ValueError,
+     "lhs.first_dims has 0 axes: 1 is expected"),
+    (rows(), T(rows().data, jnp.zeros(3, jnp.int32)), ((0,), (0,)), dict(recipe="mxfp8"), ValueError,
+     "rhs has 3 sizes and lhs 4"),
     ((4, 8, K), (3, N, K), ((2,), (2,)), {}, ValueError, "rhs has 3 matrices and lhs 4"),
 ])
 def test_bad_arguments(lhs, rhs, dims, more, error, sentence):

@@ -103,6 +103,7 @@ def test_vmap(case, recipe):
     (dict(recipe="fp8_block", of="y"), ValueError, "of is 'y': one of 'x', 'w', 'dy'"),
     (dict(recipe="fp8_block", copies="row"), ValueError, "copies is 'row'"),
     (dict(recipe="fp8_block", group_sizes=None), ValueError, "group_sizes: the rows"),
+    (dict(recipe="fp8_block", group_sizes=3), ValueError, "group_sizes has 0 axes: 1 is expected"),
     (dict(recipe="fp8_block", of="w"), ValueError, "x has 2 axes: 3 are expected"),
     (dict(recipe="nvfp4", of="dy"), ValueError, "key: recipe nvfp4 rounds at random"),
     (dict(recipe="fp8_tensor_delayed"), ValueError, "state: recipe fp8_tensor_delayed has delayed"),

@@ -61,6 +61,14 @@ def numbers(name, value, shape=None):
     return value if value.dtype in (jnp.int32, jnp.int64) else value.astype(jnp.int32)
 
 
+def counts(name, value):
+    """The sizes of any number of groups."""
+    value = numbers(name, value)
+    if value.ndim != 1:
+        raise ValueError(f"{name} has {value.ndim} axes: 1 is expected")
+    return value
+
+
 def _fits(name, value):
     """Without jax_enable_x64 jax takes the lowest 32 bits of the host's integers."""
     given = np.asarray(value)

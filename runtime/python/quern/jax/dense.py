@@ -52,7 +52,7 @@ def _side(name, tensor, dims):
     matrix = data.reshape(*data.shape[:group], *(total[::-1] if at_end else total))
     ragged = "groups" if group else "rows" if tensor.last_dims is None else "columns"
     if sizes is not None:
-        sizes = _checks.numbers(f"{name}.{'first' if ragged == 'rows' else 'last'}_dims", sizes)
+        sizes = _checks.counts(f"{name}.{'first' if ragged == 'rows' else 'last'}_dims", sizes)
     return _Side(matrix, products.Matrix(ragged, int(at_end)), sizes, tuple(free))
 
 
@@ -95,6 +95,8 @@ def grouped_gemm(lhs, rhs, contracting_dims=((1,), (2,)), bias=None, precision=N
     sums = [side.matrix.shape[side.kind.sum_axis - 2] for side in (a, b)]
     if sums[0] != sums[1]:
         raise ValueError(f"contracting_dims: lhs sums {sums[0]} values and rhs {sums[1]}")
+    if a.sizes is not None and b.sizes is not None and a.sizes.shape != b.sizes.shape:
+        raise ValueError(f"rhs has {b.sizes.shape[0]} sizes and lhs {a.sizes.shape[0]}")
     if bias is not None and p.ragged != "m":
         raise ValueError("bias: lhs must be split along an axis that is kept, and rhs have a "
                          "matrix for each group")
@@ -125,8 +127,6 @@ def _plain(p, a, b, bias, out_dtype, offset, outside):
         sizes = sizes_of(f"{name}.first_dims or last_dims", sizes, count, offset)
         if bias is not None:
             bias = _checks.f32("bias", bias, (count, b.matrix.shape[2 - b.kind.sum_axis]))
-    if a.sizes is not None and b.sizes is not None and a.sizes.shape != b.sizes.shape:
-        raise ValueError(f"rhs has {b.sizes.shape[0]} sizes and lhs {a.sizes.shape[0]}")
     x, w, bias, sizes = vary_alike((a.matrix, b.matrix, bias, sizes))
     word = "" if outside is None else " outside=zero"
     return products.multiply(p._replace(d=WORDS[out.name], outside=word), x, w, bias, sizes)
@@ -164,11 +164,15 @@ def _of_quantized(lhs, rhs, dims, out_dtype, outside):
     arrays = [arrays_of(name, t, [copy])[0] for name, t, copy in zip(("lhs", "rhs"), (a, b), copies)]
     if lhs.first_dims is None:
         raise ValueError("lhs.first_dims: the rows of each group are expected")
-    sizes = {"lengths": _checks.numbers("lhs.first_dims", lhs.first_dims)}
+    sizes = {"lengths": _checks.counts("lhs.first_dims", lhs.first_dims)}
     out = _checks.dtype("preferred_element_type", a.dtype if out_dtype is None else out_dtype)
     _checks.word("outside", outside, (None, "zero"))
     rows, width = a.shape
     if op == "wgrad":
+        if b.shape[0] != rows:
+            raise ValueError(f"rhs has {b.shape[0]} rows and lhs {rows}: as many are expected")
+        if rhs.first_dims is not None:
+            _checks.numbers("rhs.first_dims", rhs.first_dims, sizes["lengths"].shape)
         numbers, is_swapped = (width, b.shape[1], rows), scaling_of(a.recipe).is_wgrad_symmetric
         if not is_swapped:
             arrays, numbers = arrays[::-1], (b.shape[1], width, rows)
@@ -177,6 +181,7 @@ def _of_quantized(lhs, rhs, dims, out_dtype, outside):
         if width != b.shape[1 if op == "fprop" else 2]:
             raise ValueError(f"lhs has the shape {list(a.shape)} and rhs {list(b.shape)}: the axes "
                              "that are summed differ")
+        _checks.shaped("lhs.first_dims", sizes["lengths"], b.shape[:1])
     line = f"{op} {a.recipe} d={WORDS[out.name]}" \
         f"{' outside=zero' if outside and op != 'wgrad' else ''} " \
         "g={} m={} n={} k={}".format(sizes["lengths"].shape[0], *numbers)

@@ -97,7 +97,7 @@ def linear(x, w, sizes, names, *, recipe=None, out_dtype=None, group_offset=None
 
 
 def ragged_wgrad(x, dy, sizes, names, *, recipe=None, out_dtype=None, group_offset=None, key=None,
-                 groups=None, accumulate=None):
+                 accumulate=None):
     """x.T @ dy of each group's rows, [g, k, n]; added to `accumulate`, in its memory if XLA may."""
     x = _checks.values(names[0], x, 2)
     recipe = recipe_of(x.dtype) if recipe is None else recipe
@@ -112,9 +112,7 @@ def ragged_wgrad(x, dy, sizes, names, *, recipe=None, out_dtype=None, group_offs
     if x.shape[0] != dy.shape[0]:
         raise ValueError(f"{names[0]} has {x.shape[0]} rows and {names[1]} {dy.shape[0]}: as many "
                          "are expected")
-    if groups is None:
-        groups = _checks.numbers(names[2], sizes).shape[-1] if accumulate is None else \
-            accumulate.shape[0]
+    groups = (_checks.counts(names[2], sizes) if accumulate is None else accumulate).shape[0]
     shape = groups, x.shape[1], dy.shape[1]
     out = _checks.dtype("preferred_element_type", x.dtype if out_dtype is None else out_dtype)
     sizes = sizes_of(names[2], sizes, groups, group_offset)

@@ -129,9 +129,7 @@ def grouped_quantize(x, recipe, group_sizes=None, *, of="x", copies="both", dbia
     else:
         if group_sizes is None:
             raise ValueError("group_sizes: the rows of each group are expected")
-        sizes = {"lengths": _checks.numbers("group_sizes", group_sizes)}
-        if sizes["lengths"].ndim != 1:
-            raise ValueError(f"group_sizes has {sizes['lengths'].ndim} axes: 1 is expected")
+        sizes = {"lengths": _checks.counts("group_sizes", group_sizes)}
     x, sizes, state = vary_with(state, x, sizes)
     more = ([] if bits is None else [bits]) + list(state or [])
     made = products.once(f"recipe {recipe}", _cast(c, tuple(sizes)), *sizes.values(), x, *more)
@@ -162,7 +160,7 @@ def dequantize(quantized, group_sizes=None, *, copies="rowwise", dtype=None):
     if of != "w":
         if group_sizes is None:
             raise ValueError("group_sizes: the rows of each group are expected")
-        sizes = {"lengths": _checks.numbers("group_sizes", group_sizes)}
+        sizes = {"lengths": _checks.counts("group_sizes", group_sizes)}
         g, rows = sizes["lengths"].shape[0], shape[0]
     elif group_sizes is not None:
         raise ValueError("group_sizes: weights take none")
