@@ -120,17 +120,39 @@ def maxtext(lhs, rhs, sizes):
 
 
 def test_maxtext(case):
-    x = jnp.nan_to_num(case.x)
+    x, own = jnp.nan_to_num(case.x), lax.ragged_dot
     expected = maxtext(x, case.w, case.sizes)
-    restore = qj.replace_ragged_dot(recipe="fp8_block")
-    try:
+    with qj.replace_ragged_dot(recipe="fp8_block"):
         found = maxtext(case.x, case.w, case.sizes)
         other = jax.lax.ragged_dot(x, case.w, case.sizes, "highest")
         assert same(found, qj.ragged_dot(case.x, case.w, case.sizes, recipe="fp8_block"))
         assert_near(other, expected)  # jax's own
-    finally:
-        restore()
-    assert jax.lax.ragged_dot is lax.ragged_dot and same(maxtext(x, case.w, case.sizes), expected)
+    assert lax.ragged_dot is own and same(maxtext(x, case.w, case.sizes), expected)
+
+
+@pytest.mark.parametrize("recipe, x, w, out", [
+    (None, "int8", "int8", "int32"), (None, "float8_e4m3fn", "float8_e4m3fn", "bfloat16"),
+    (None, "bfloat16", "float32", None), (None, "float32", "bfloat16", None),
+    (None, "float32", "float32", None), (None, "bfloat16", "bfloat16", "int32"),
+    ("w8a16_fp8_block", "float32", "bfloat16", None), ("fp8_block", "int8", "int8", None)])
+def test_types_that_jax_serves(case, recipe, x, w, out):
+    given = jnp.nan_to_num(case.x).astype(x), case.w.astype(w), case.sizes
+    more = {} if out is None else dict(preferred_element_type=out)
+    expected = lax.ragged_dot(*given, **more)
+    with qj.replace_ragged_dot(recipe):
+        found = lax.ragged_dot(*given, **more)
+    assert found.dtype == expected.dtype and same(found, expected)
+
+
+def test_switches_are_undone_in_any_order():
+    own = lax.ragged_dot
+    first, second = qj.replace_ragged_dot(), qj.replace_ragged_dot("fp8_block")
+    last = lax.ragged_dot
+    first.undo()
+    first.undo()  # does nothing
+    assert lax.ragged_dot is last
+    second.undo()
+    assert lax.ragged_dot is own
 
 
 # Tokamax tries each implementation in turn; one that raises NotImplementedError is passed over.

@@ -3,26 +3,53 @@
 
 import functools
 
+import jax.numpy as jnp
 from jax import lax
 
+from quern._switch import Switch
+from quern.jax import _checks
+from quern.jax._call import WORDS
+from quern.jax._recipes import recipe_of, scaling_of
 from quern.jax.functions import ragged_dot
+
+_functions = []  # jax's own, then those that replace it; the last one is on
+
+
+def _is_served(lhs, rhs, out, recipe):
+    """Whether quern has products of these types."""
+    x, w = _checks.array("lhs", lhs).dtype, _checks.array("rhs", rhs).dtype
+    recipe = recipe_of(x) if recipe is None else recipe
+    if recipe is None or out is not None and jnp.dtype(out).name not in WORDS:
+        return False
+    scaling = scaling_of(recipe)
+    return all(kind == scaling.type if count == 1 else kind.name in WORDS
+               for kind, count in ((x, scaling.x), (w, scaling.w)))
 
 
 def replace_ragged_dot(recipe=None, **more):
-    """From now on jax.lax.ragged_dot, as MaxText calls it, is quern's with these arguments; jax's
-    own serves calls that quern does not: other types, precisions, shardings. Returns a function
-    that restores jax's."""
-    own = lax.ragged_dot
+    """From now on jax.lax.ragged_dot, as MaxText calls it, is quern's with these arguments. jax's
+    own serves types that the recipe does not take, such as int8, float8 and mixed ones, and
+    precisions other than the default. Returns a Switch: undo() restores what was on before."""
+    if not _functions:
+        _functions.append(lax.ragged_dot)
+    own = _functions[0]
 
     @functools.wraps(own)
-    def replaced(*args, **kwargs):
-        try:
-            return ragged_dot(*args, **more, **kwargs, recipe=recipe)
-        except NotImplementedError:
-            return own(*args, **kwargs)
+    def replaced(lhs, rhs, group_sizes, precision=None, preferred_element_type=None, *args, **kwargs):
+        given = lhs, rhs, group_sizes, precision, preferred_element_type, *args
+        if _is_served(lhs, rhs, preferred_element_type, recipe):
+            try:
+                return ragged_dot(*given, **more, **kwargs, recipe=recipe)
+            except NotImplementedError:
+                pass
+        return own(*given, **kwargs)
 
-    def restore():
-        lax.ragged_dot = own
+    def undo():
+        _functions.remove(replaced)
+        lax.ragged_dot = _functions[-1]
+        if len(_functions) == 1:
+            _functions.clear()
 
     lax.ragged_dot = replaced
-    return restore
+    _functions.append(replaced)
+    return Switch(undo)

@@ -11,29 +11,12 @@ import threading
 
 import torch
 
+from quern._switch import Switch
 from quern.torch import _checks, _compile
 from quern.torch._ops import library
 
 PEERS = {"transformers": "transformers", "torchtitan": "titan", "torchao": "torchao",
          "megatron": "megatron"}  # and the modules here
-
-
-class Switch:
-    """A switch that is on. undo() turns it off, as the end of a `with` block does."""
-
-    def __init__(self, undo):
-        self._undo = undo
-
-    def undo(self):
-        undo, self._undo = self._undo, None
-        if undo:
-            undo()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exception):
-        self.undo()
 
 
 def install(name, /, *args, **options):
