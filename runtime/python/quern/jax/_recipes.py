@@ -40,6 +40,16 @@ def check_gradients(recipe, scaling):
         raise ValueError(f"recipe {recipe} has no dy: it is for inference")
 
 
+def recipe_for(name, x, recipe, quantized=None):
+    """The recipe that is given, that of a Quantized, or the one that multiplies x directly."""
+    if recipe is None:
+        recipe = recipe_of(x.dtype) if quantized is None else quantized.recipe
+    if recipe is None:
+        raise NotImplementedError(f"{name} is {x.dtype}: quern multiplies bfloat16 and float16 "
+                                  "directly; others need a recipe")
+    return recipe
+
+
 @functools.lru_cache(maxsize=None)
 def recipe_of(dtype):
     """The recipe that multiplies values of a type directly; None: there is none."""

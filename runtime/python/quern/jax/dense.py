@@ -10,7 +10,7 @@ import numpy as np
 
 from quern.jax import _checks, products
 from quern.jax._call import WORDS, call, vary_alike
-from quern.jax._recipes import recipe_of, scaling_of
+from quern.jax._recipes import recipe_for, scaling_of
 from quern.jax.functions import linear, ragged_wgrad, sizes_of
 from quern.jax.quantized import Quantized, arrays_of
 from quern.jax.scaling import no_state
@@ -84,10 +84,7 @@ def grouped_gemm(lhs, rhs, contracting_dims=((1,), (2,)), bias=None, precision=N
                 raise NotImplementedError(f"{name}: None is expected with quantized operands")
         return _of_quantized(lhs, rhs, contracting_dims, preferred_element_type, outside)
     a, b = _side("lhs", lhs, contracting_dims[0]), _side("rhs", rhs, contracting_dims[1])
-    recipe = recipe_of(a.matrix.dtype) if recipe is None else recipe
-    if recipe is None:
-        raise NotImplementedError(f"lhs is {a.matrix.dtype}: quern multiplies bfloat16 and float16 "
-                                  "directly; others need a recipe")
+    recipe = recipe_for("lhs", a.matrix, recipe)
     p = products.Product(recipe, "", a.kind, b.kind)
     if p.ragged is None:
         raise ValueError("rhs: its axis that is split does not fit lhs's: both are summed, or one "

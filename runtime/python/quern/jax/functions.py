@@ -5,7 +5,7 @@ import jax.numpy as jnp
 
 from quern.jax import _checks, products
 from quern.jax._call import WORDS, vary_alike
-from quern.jax._recipes import check_gradients, recipe_of, scaling_of
+from quern.jax._recipes import check_gradients, recipe_for, scaling_of
 from quern.jax.lora import adapted, check
 from quern.jax.quantized import Quantized, arrays_of, check_quantized, seeds
 from quern.jax.scaling import check_state, no_state, vary_with
@@ -56,11 +56,7 @@ def linear(x, w, sizes, names, *, recipe=None, out_dtype=None, group_offset=None
     x = _checks.values(names[0], x, 2)
     if isinstance(w, Quantized):
         w, quantized = None, w
-    if recipe is None:
-        recipe = recipe_of(x.dtype) if quantized is None else quantized.recipe
-    if recipe is None:
-        raise NotImplementedError(f"{names[0]} is {x.dtype}: quern multiplies bfloat16 and float16 "
-                                  "directly; others need a recipe")
+    recipe = recipe_for(names[0], x, recipe, quantized)
     scaling = scaling_of(recipe)
     state = check_state(recipe, state, 3)
     if scaling.x == 1:
@@ -100,10 +96,7 @@ def ragged_wgrad(x, dy, sizes, names, *, recipe=None, out_dtype=None, group_offs
                  accumulate=None):
     """x.T @ dy of each group's rows, [g, k, n]; added to `accumulate`, in its memory if XLA may."""
     x = _checks.values(names[0], x, 2)
-    recipe = recipe_of(x.dtype) if recipe is None else recipe
-    if recipe is None:
-        raise NotImplementedError(f"{names[0]} is {x.dtype}: quern multiplies bfloat16 and float16 "
-                                  "directly; others need a recipe")
+    recipe = recipe_for(names[0], x, recipe)
     scaling = scaling_of(recipe)
     no_state(recipe)
     check_gradients(recipe, scaling)

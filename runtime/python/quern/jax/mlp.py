@@ -13,7 +13,7 @@ from quern import GATED, PLAIN
 from quern.jax import _checks, products
 from quern.jax._batch import Window, batched
 from quern.jax._call import WORDS, call
-from quern.jax._recipes import Scaling, check_gradients, recipe_of, scaling_of
+from quern.jax._recipes import Scaling, check_gradients, recipe_for, scaling_of
 from quern.jax.functions import sizes_of
 from quern.jax.lora import adapted_mlp
 from quern.jax.quantized import Quantized, check_quantized, seeds
@@ -287,11 +287,7 @@ def mlp(x, w1, w2, group_sizes, route, *, activation="swiglu", prob=None, b1=Non
     x = _checks.values("x", x, 2)
     if isinstance(w1, Quantized) and isinstance(w2, Quantized):
         w1, w2, quantized = None, None, (w1, w2)
-    if recipe is None:
-        recipe = recipe_of(x.dtype) if quantized is None else quantized[0].recipe
-    if recipe is None:
-        raise NotImplementedError(f"x is {x.dtype}: quern multiplies bfloat16 and float16 "
-                                  "directly; others need a recipe")
+    recipe = recipe_for("x", x, recipe, quantized and quantized[0])
     scaling = scaling_of(recipe)
     state = check_state(recipe, state, 6)
     _checks.word("activation", activation, GATED + PLAIN)

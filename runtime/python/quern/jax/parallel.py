@@ -11,7 +11,7 @@ from jax import lax
 
 from quern.jax import _checks
 from quern.jax._call import vary_alike
-from quern.jax._recipes import recipe_of, scaling_of
+from quern.jax._recipes import recipe_for, scaling_of
 from quern.jax.layer import combine, moe, permute, route
 from quern.jax.quantized import Quantized, dequantize, grouped_quantize
 from quern.scaling import sent_features
@@ -249,11 +249,7 @@ def _checked(x, indices, probs, w1, w2, axis_name, capacity, token_capacity, pro
     if token_capacity is not None and (prob != "h" or devices > _TOPK):
         raise ValueError(f"token_capacity: prob is {prob!r} on {devices} devices: 'h' on at most "
                          f"{_TOPK} is expected")
-    if recipe is None:
-        recipe = w1.recipe if isinstance(w1, Quantized) else recipe_of(x.dtype)
-    if recipe is None:
-        raise NotImplementedError(f"x is {x.dtype}: quern multiplies bfloat16 and float16 "
-                                  "directly; others need a recipe")
+    recipe = recipe_for("x", x, recipe, w1 if isinstance(w1, Quantized) else None)
     if chunks > 1 and scaling_of(recipe).slots:
         raise ValueError(f"chunks is {chunks}: recipe {recipe} has delayed scaling, whose scales "
                          "are chosen once in a call: 1 is expected")
