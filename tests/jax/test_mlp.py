@@ -166,6 +166,28 @@ def test_packed_weights(recipe, layout):
     assert same(*dx) and np.asarray(dx[0], np.float32).any()
 
 
+class Variable:
+    """As libraries of layers have parameters."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __jax_array__(self):
+        return self.value
+
+
+def test_objects_that_are_arrays():
+    given, _ = arrays()
+    x, (w1, w2) = given["x"], (given["w1"], given["w2"])
+    found, expected = (qj.grouped_mlp(x, *w, jnp.array(LENGTHS))
+                       for w in ((Variable(w1), Variable(w2)), (w1, w2)))
+    assert same(found, expected)
+    x, indices, probs = x[:6], jnp.zeros((6, 2), jnp.int32), jnp.ones((6, 2))
+    found, expected = (qj.moe(x, indices, probs, *w)
+                       for w in ((Variable(w1), Variable(w2)), (w1, w2)))
+    assert same(found, expected)
+
+
 @pytest.mark.parametrize("change, error, sentence", [
     (dict(activation="mish"), ValueError, "activation is 'mish': one of 'swiglu'"),
     (dict(layout="nm"), ValueError, "layout is 'nm'"),

@@ -293,8 +293,8 @@ def mlp(x, w1, w2, group_sizes, route, *, activation="swiglu", prob=None, b1=Non
     _checks.word("activation", activation, GATED + PLAIN)
     _checks.word("layout", layout, ("kn", "nk"))
     _checks.word("outside", outside, (None, "zero"))
-    (g, hidden, wide), ffn, dtype = _check_weights(x, w1, w2, quantized, recipe, scaling,
-                                                   activation, layout)
+    w1, w2, (g, hidden, wide), ffn, dtype = _check_weights(x, w1, w2, quantized, recipe, scaling,
+                                                           activation, layout)
     values = {"x": x, "w1": w1, "w2": w2}
     if (b1 is None) != (b2 is None):
         raise ValueError("b1, b2: both or none are expected")
@@ -344,7 +344,7 @@ def mlp(x, w1, w2, group_sizes, route, *, activation="swiglu", prob=None, b1=Non
 
 
 def _check_weights(x, w1, w2, quantized, recipe, scaling, activation, layout):
-    """Shape of w1 as [g, hidden, features], ffn, and the type of both."""
+    """w1 and w2 as arrays, the shape of w1 as [g, hidden, features], ffn, and the type of both."""
     if quantized is not None:
         for name, q in zip(("w1", "w2"), quantized):
             check_quantized(name, q, recipe, "w")
@@ -368,4 +368,4 @@ def _check_weights(x, w1, w2, quantized, recipe, scaling, activation, layout):
         raise ValueError(f"w2 has the shape {list(like2.shape)}: {expected} is expected, since w1 "
                          f"has the shape {list(like1.shape)} and {activation} "
                          f"{'halves' if gated else 'keeps'} its features")
-    return (g, hidden, wide), wide // 2 if gated else wide, like1.dtype
+    return w1, w2, (g, hidden, wide), wide // 2 if gated else wide, like1.dtype
