@@ -173,6 +173,23 @@ def test_no_rows(case):
     assert y.shape == (0, case.n) and dx.shape == none.shape and same(dw, jnp.zeros_like(case.w))
 
 
+@pytest.mark.parametrize("m, k, n, g", [(5, 0, 8, 2), (5, 16, 0, 2), (5, 16, 8, 0), (0, 0, 0, 0)])
+def test_axes_without_values(m, k, n, g):
+    x, w = jnp.ones((m, k), jnp.bfloat16), jnp.ones((g, k, n), jnp.bfloat16)
+    sizes = jnp.full(g, m // max(g, 1), jnp.int32)
+
+    def run(dot, out):
+        y, back = jax.vjp(lambda x, w: dot(x, w, sizes, preferred_element_type=out), x, w)
+        return y, *back(y)
+
+    for out in (None, jnp.float32):
+        for found, expected in zip(run(qj.ragged_dot, out), run(lax.ragged_dot, out)):
+            assert found.dtype == expected.dtype and found.shape == expected.shape
+            assert not found.any()
+    batch = jax.vmap(qj.ragged_dot)(*(jnp.stack([a] * 3) for a in (x, w, sizes)))
+    assert batch.shape == (3, m, n) and not batch.any()
+
+
 @pytest.mark.parametrize("recipe", ["bf16", "fp8_block"])
 @pytest.mark.parametrize("first, count", [(0, 4), (1, 2), (2, 2), (3, 1)])
 def test_group_offset(case, recipe, first, count):

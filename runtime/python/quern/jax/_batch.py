@@ -86,8 +86,8 @@ def _merged(run, sizes, kinds, results, before, window):
 
 def _join(array, kind):
     if kind == "columns":
-        return jnp.moveaxis(array, 0, -2).reshape(*array.shape[1:-1], -1)
-    return array.reshape(-1, *array.shape[2:])
+        return jnp.moveaxis(array, 0, -2).reshape(*array.shape[1:-1], len(array) * array.shape[-1])
+    return array.reshape(len(array) * array.shape[1], *array.shape[2:])
 
 
 def _split(batch, array, kind):

@@ -13,7 +13,7 @@ from jax.ad_checkpoint import checkpoint_name
 
 import quern
 from quern.jax._batch import batched
-from quern.jax._call import WORDS, call
+from quern.jax._call import DTYPES, WORDS, axes_of, call, vary
 from quern.jax._recipes import Scaling, check_gradients
 from quern.jax.scaling import ScalingState, put
 
@@ -104,6 +104,9 @@ def _product(p, sizes, has_bias):
         m, k = a.shape[-2:] if p.a.sum_axis else a.shape[:-3:-1]
         n = b.shape[-2:][1 - p.b.sum_axis]
         g = a.shape[0] if ragged == "none" else groups_of(sizes)
+        if not bias and 0 in (g, m, n, k):  # in lines only rows may be 0
+            zeros = jnp.zeros((m, n) if ragged in "mn" else (g, m, n), DTYPES[p.d])
+            return (vary(zeros, axes_of(a, b, *sizes.values())),)
         line = f"{op} {p.recipe} d={p.d} ragged={ragged} layout={layout}" \
             f"{p.outside if ragged in 'mn' else ''}{' bias=1' if bias else ''} g={g} m={m} n={n} " \
             f"k={k}"
