@@ -379,7 +379,7 @@ def test_examples(name, line):
 
 
 @pytest.mark.parametrize("recipe", qt.recipes())
-def test_without_gradients(recipe):
+def test_inference_in_every_recipe(recipe):
     """Lines of inference have no random numbers, whatever those of training have."""
     x, sizes = torch.randn(12, 128, device=DEVICE).bfloat16(), torch.tensor([5, 0, 7])
     module = qt.GroupedMLP(3, 128, 128, recipe=recipe, params_dtype=torch.float16
@@ -392,7 +392,7 @@ def test_without_gradients(recipe):
 @pytest.mark.parametrize("kind, frozen, trained", [
     (qt.GroupedLinear, "weight0", "weight2"), (qt.GroupedMLP, "w1", "w2"),
     (qt.GroupedMLP, "w2", "w1")])
-def test_frozen_weights(kind, frozen, trained):
+def test_one_frozen_weight_of_many(kind, frozen, trained):
     """They get no gradient later; main_grad takes those of all weights or of none."""
     x, sizes = torch.randn(12, 64, device=DEVICE).bfloat16(), torch.tensor([5, 0, 7])
     for more in (dict(delay_wgrad_compute=True), dict(fuse_wgrad_accumulation=True)):
