@@ -20,7 +20,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 QUERN = os.path.join(ROOT, "build/bin/quern")
 LINES, COLUMNS = 150, 100  # of the README
 SIZE = 256  # lengths of problems are cut to this, so that the host computes them in a moment
-WORKS = ("fprop", "dgrad", "wgrad", "quantize", "dequantize", "transpose", "rescale", "bias", "mlp")
+WORKS = ("fprop", "dgrad", "wgrad", "quantize", "dequantize", "transpose", "rescale", "bias", "mlp",
+         "moe", "route", "permute", "combine")
 
 
 def pages():
@@ -245,7 +246,7 @@ def check_lines():
     """Each line that is shown by itself is valid."""
     failed = []
     for page in pages():
-        for line in find(rf"^ {{4}}((?:{'|'.join(WORKS)}) \w+ (?:\w+=[\w,]+ ?)+)$", read(page)):
+        for line in find(rf"^ {{4}}((?:{'|'.join(WORKS)})(?: \w+)?(?: +\w+=[\w,]+)+) *$", read(page)):
             got = run([QUERN, "describe", line])
             if got.returncode != 0:
                 failed.append(f"{page}: {line}: {got.stderr}")

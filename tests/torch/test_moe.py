@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """moe, and its parts, against loops over tokens and choices in float64."""
 
+import os
+import re
+
 import pytest
 import torch
-from conftest import DEVICE, assert_near
+from conftest import DEVICE, ROOT, assert_near
 
 import quern.torch as qt
 from quern.torch.modules import _FORMULAS
@@ -133,6 +136,14 @@ def test_parts():
     x = torch.randn(TOKENS, 40)
     rows = qt.permute(x, inverse)
     assert torch.equal(rows[:len(order)], x[torch.tensor(order) // TOPK])
+
+
+def test_the_program_of_the_readme():
+    with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
+        block = re.search(r"^```python\n(.*?)^```$", file.read(), re.DOTALL | re.MULTILINE)[1]
+    names = {}
+    exec(block, names)
+    assert names["y"].shape == names["x"].grad.shape and names["x"].grad.any()
 
 
 def test_compiles():
