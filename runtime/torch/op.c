@@ -50,17 +50,7 @@
     MOE ", Tensor dy, Tensor? x" W1_W2 READ("w1_columnwise")                   \
         READ("w2_columnwise") READ("w1_rowwise") READ("w2_rowwise") BIASES     \
         ", Tensor(a!) saved" STATE LIMITS
-#define MOE_WGRAD   MOE ", Tensor saved, Tensor pending" STATE
-#define MLP_WEIGHTS MLP ", Tensor w1, Tensor w2" STATE
-#define ALL_MADE                                                               \
-    MADE("w1_rowwise")                                                         \
-    ", " MADE("w1_columnwise") ", " MADE("w2_rowwise") ", " MADE(              \
-        "w2_columnwise")
-#define ALL_WRITTEN                                                            \
-    WRITTEN("w1_rowwise", "a", "b", "c")                                       \
-    WRITTEN("w1_columnwise", "d", "e", "f")                                    \
-    WRITTEN("w2_rowwise", "g", "h", "i")                                       \
-    WRITTEN("w2_columnwise", "j", "k", "l")
+#define MOE_WGRAD MOE ", Tensor saved, Tensor pending" STATE
 
 /* X(name, phase, parameters, results): operators whose names end in '_' write
    the caller's tensors, the others allocate their results. */
@@ -94,8 +84,6 @@
     X(mlp_wgrad_, WGRAD, MLP_WGRAD ", Tensor(a!) dw1, Tensor(b!) dw2", "")     \
     X(defer_mlp, WGRAD, QUEUE MLP_WGRAD ", Tensor(a!) dw1, Tensor(b!) dw2",    \
       "")                                                                      \
-    X(mlp_weights, WEIGHTS, MLP_WEIGHTS, ALL_MADE)                             \
-    X(mlp_weights_, WEIGHTS, MLP_WEIGHTS ", Tensor? noop" ALL_WRITTEN, "")     \
     X(moe_forward, FORWARD, MOE_FORWARD, "Tensor y, Tensor saved")             \
     X(moe_forward_, FORWARD, MOE_FORWARD ", Tensor y_addresses",               \
       "Tensor saved")                                                          \

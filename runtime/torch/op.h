@@ -10,7 +10,7 @@
 #include "quern.h"
 #include "torch/abi.h"
 
-enum { QN_OP_PARAMETERS = 40, QN_OP_RESULTS = 12 };
+enum { QN_OP_PARAMETERS = 40, QN_OP_RESULTS = 8 };
 
 struct qn_op_parameter {
     enum {

@@ -97,11 +97,8 @@ def mlps(recipe, keys="bias=1 prob=1"):
     made = dict.fromkeys(names)
     scaled = recipe != "bf16"
     if scaled:
-        call = dict(numbers, w1=w1, w2=w2, **state)
-        yield "mlp_weights", call
-        made = {n: t if t.numel() else none for n, t in zip(names, OPS.mlp_weights(**call))}
-        yield "mlp_weights_", dict(call, noop=none, **{
-            n: none if t is none else torch.zeros_like(t) for n, t in made.items()})
+        six = [cast(w, "w", recipe, scaling_of(recipe), "both")[0] for w in (w1, w2)]
+        made = dict(zip(names, (*six[0], *six[1])))
     is_on = {key: f"{key}=1" in keys for key in ("bias", "prob")}
     extra = dict(b1=torch.randn(3, 64) if is_on["bias"] else none,
                  b2=torch.randn(3, 64) if is_on["bias"] else none,

@@ -16,11 +16,11 @@ DTYPES = {word: dtype for dtype, word in WORDS.items()} | {"i32": torch.int32, "
 DTYPES |= {"f16_zero": torch.int32, "bf16_zero": torch.int32}  # scales with their zero points
 NAMES = ("product", "product_", "product_lora", "defer_product", "quantize", "quantize_", "dbias",
          "activate", "activate_backward", "rescale_", "dequantize", "mlp_forward", "mlp_forward_",
-         "mlp_backward", "mlp_backward_", "mlp_wgrad", "mlp_wgrad_", "defer_mlp", "mlp_weights",
-         "mlp_weights_", "moe_forward", "moe_forward_", "moe_backward", "moe_backward_",
-         "moe_wgrad", "moe_wgrad_", "defer_moe", "route", "route_starts", "permute", "permute_",
-         "permute_dprob", "combine", "combine_backward")
-_PHASES = {"forward": 0, "backward": 1, "wgrad": 2, "weights": 3}
+         "mlp_backward", "mlp_backward_", "mlp_wgrad", "mlp_wgrad_", "defer_mlp", "moe_forward",
+         "moe_forward_", "moe_backward", "moe_backward_", "moe_wgrad", "moe_wgrad_", "defer_moe",
+         "route", "route_starts", "permute", "permute_", "permute_dprob", "combine",
+         "combine_backward")
+_PHASES = {"forward": 0, "backward": 1, "wgrad": 2}
 
 
 def _load():
