@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The operators as torch sees them: schemas, fake kernels, torch.compile; the library's symbols."""
 
+import os
 import re
 import subprocess
 import sys
 
 import pytest
 import torch
-from conftest import Case, assert_near
+from conftest import ROOT, Case, assert_near
 from torch._dynamo.testing import CompileCounterWithBackend
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -35,6 +36,12 @@ def names(*options):
     text = subprocess.run(["nm", "-D", *options, quern.find("libquern_torch.so")], check=True,
                           capture_output=True, text=True).stdout
     return {re.sub("@.*", "", line.split()[-1]) for line in text.splitlines() if " w " not in line}
+
+
+def test_the_documentation_has_every_operator():
+    with open(os.path.join(ROOT, "docs", "pytorch.md"), encoding="utf-8") as file:
+        table = file.read().split("| operators of `torch.ops.quern` | |")[1].split("\n\n")[0]
+    assert sorted(re.findall(r"`(\w+)`", table)) == sorted(NAMES)
 
 
 def test_symbols():
