@@ -4,7 +4,7 @@
     import quern
     print(quern.why("fprop bf16 g=8 m=4096 n=2048 k=7168"))
 
-quern.torch has the functions for PyTorch. A line describes a computation: docs/problem-line.md.
+quern.torch and quern.jax have the functions for PyTorch and JAX. A line describes a computation: docs/problem-line.md.
 """
 
 import ctypes

@@ -25,7 +25,7 @@ _ARRAYS = ("rowwise", "rowwise_sf", "rowwise_global", "columnwise", "columnwise_
 class Quantized:
     """Bytes, scale factors and those of the second level, flat uint8 arrays, None where there are
     none. Weights [g, k, n] are quantized as they are: ragged_dot reads their columnwise tensor, its
-    gradient the rowwise one. shape and dtype are those of the values; rows is 0 for weights."""
+    gradient the rowwise one. shape and dtype are those of the values."""
     rowwise: typing.Any
     rowwise_sf: typing.Any
     rowwise_global: typing.Any
