@@ -342,7 +342,7 @@ def add_grad(w, dw):
     w.grad = dw if w.grad is None else w.grad + dw
 
 
-def check_quantized(name, quantized, recipe, scaling, x):
+def check_quantized(name, quantized, recipe, x):
     if quantized.of != "w" or quantized.recipe != recipe:
         raise ValueError(f"{name} is quantized as of={quantized.of} of recipe {quantized.recipe}: "
                          f"of=w of {recipe} is expected")
@@ -357,7 +357,7 @@ def _check_operands(x, w, quantized, recipe, scaling, state):
         raise ValueError(f"recipe {recipe} has delayed scaling, whose state a module keeps: "
                          "use GroupedLinear")
     if quantized is not None:
-        check_quantized("w", quantized, recipe, scaling, x)
+        check_quantized("w", quantized, recipe, x)
     if w is not None:
         _checks.values("w", w, 3, scaling.type if scaling.w == 1 else None)
         _checks.on_device("w", w, x)

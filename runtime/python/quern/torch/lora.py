@@ -135,8 +135,6 @@ def adapted_mm(x, w, lora, lora_scaling, sizes, *, offs, recipe, bias, prob, out
     options = f.Options(recipe, scaling, WORDS[y_type], WORDS[x.dtype], WORDS[x.dtype], k, n,
                         "" if outside is None else " outside=zero")
     scale = _scale_of(lora_scaling, flat)
-    if quantized is not None and scaling.is_packed and not scaling.dy and x.requires_grad:
-        raise ValueError(f.why_no_gradient("w", recipe, scaling))
     weights = (None,) * 3 if quantized is None else quantized[:3]
     y = _AdaptedMM.apply(flat, a, b, w, bias, prob, scale, lengths, ends, *weights, options)
     return y if x.dim() == 2 else y.reshape(*rows, n)

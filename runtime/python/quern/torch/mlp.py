@@ -12,7 +12,7 @@ from quern.torch._ops import DTYPES, WORDS, ops
 from quern.torch._recipes import Scaling, read_by, scaling_of
 from quern.torch.functions import (_is_transformed, _written, autocast, check_quantized, f32, refuse, sink_of,
                                    why_no_gradient)
-from quern.torch.quantized import NONE, Quantized, State, cast
+from quern.torch.quantized import Quantized, State, cast
 
 FORWARD, BACKWARD, WGRAD = 0, 1, 2
 
@@ -312,7 +312,7 @@ def check_operands(x, w1, w2, quantized1, quantized2, recipe, scaling, activatio
     _checks.values("x", x, None, scaling.type if scaling.x == 1 else None)
     for name, w, quantized in (("w1", w1, quantized1), ("w2", w2, quantized2)):
         if quantized is not None:
-            check_quantized(name, quantized, recipe, scaling, x)
+            check_quantized(name, quantized, recipe, x)
         if w is not None:
             _checks.values(name, w, 3, scaling.type if scaling.w == 1 else None)
             _checks.on_device(name, w, x)
