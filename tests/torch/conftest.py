@@ -4,6 +4,7 @@
 QUERN_TORCH_DEVICE=cuda runs them on a GPU, with a torch that has one.
 """
 
+import concurrent.futures
 import os
 import sys
 
@@ -60,6 +61,42 @@ def assert_near(found, expected, tolerance=2**-8):
 def shifted(t):
     """The same values, one element after memory that a kernel could read."""
     return torch.cat([t.flatten()[:1], t.flatten()])[1:].view(t.shape)
+
+
+def uses(t):
+    """How many tensors and views have this memory."""
+    return torch._C._storage_Use_Count(t.untyped_storage()._cdata)
+
+
+def in_threads(work):
+    """Call work() in six threads at once, and raise what one of them raises."""
+    with concurrent.futures.ThreadPoolExecutor(6) as pool:
+        for call in [pool.submit(work) for _ in range(6)]:
+            call.result()
+
+
+def captured(step):
+    """A graph of a step, made after one run of it on another stream; its results."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        results = step()
+    return graph, results
+
+
+@pytest.fixture(scope="module")
+def group(tmp_path_factory):
+    """NCCL's, of one process."""
+    import torch.distributed as dist
+    store = tmp_path_factory.mktemp("store") / "file"
+    dist.init_process_group("nccl", init_method=f"file://{store}", rank=0, world_size=1,
+                            device_id=torch.device("cuda", 0))
+    yield dist.group.WORLD
+    dist.destroy_process_group()
 
 
 @pytest.fixture

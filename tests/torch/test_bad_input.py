@@ -3,7 +3,7 @@
 
 import pytest
 import torch
-from conftest import Case, shifted
+from conftest import Case, shifted, uses
 
 import quern.torch as qt
 
@@ -147,10 +147,6 @@ def test_arguments_of_grouped_linear(more, kind, sentence):
 def test_inputs_of_grouped_linear(args, kind, sentence):
     with pytest.raises(kind, match=sentence):
         qt.GroupedLinear(2, 16, 16, params_dtype=torch.bfloat16)(*args)
-
-
-def uses(t):
-    return torch._C._storage_Use_Count(t.untyped_storage()._cdata)
 
 
 def test_errors_keep_nothing():

@@ -174,7 +174,7 @@ def test_token_counts(kind, recipe, marked, graphs):
     compiled = torch.compile(step, fullgraph=True, backend=counter)
     counts = [100, 77, 300, 2, 511, 64] + ([0, 1] if marked == "unbacked" else [])
     if not marked:
-        counts += [0, 1][:1] + list(range(30, 67))
+        counts += [0, *range(30, 67)]
     for case, count in cases(counts):
         sizes = case.sizes()["sizes"]
         x = case.x[:count].clone().requires_grad_(marked != "unbacked")

@@ -2,11 +2,9 @@
 """Tests that need a GPU: CUDA graphs whose sizes change before each replay, reduce-overhead,
 streams, and the refusals of a capture. QUERN_TORCH_DEVICE=cuda runs them."""
 
-import threading
-
 import pytest
 import torch
-from conftest import DEVICE, Case, assert_near
+from conftest import DEVICE, Case, assert_near, captured, in_threads
 
 import quern.torch as qt
 
@@ -28,19 +26,6 @@ def data():
     torch.manual_seed(1)
     x, dy = torch.randn(2, ROWS, FEATURES).to(BF16)
     return x.requires_grad_(), dy, torch.tensor(SPLITS[0])
-
-
-def captured(step):
-    """A graph of a step, made after one run of it on another stream; its results."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        step()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        results = step()
-    return graph, results
 
 
 # ---------------------------------------------------------------------------------------- graphs
@@ -278,22 +263,15 @@ def test_backward_in_many_threads():
     module, (x, dy, sizes) = make("mlp", recipe="fp8_block"), data()
     expected = torch.autograd.grad(module(x, sizes), (x, module.w1, module.w2), dy)
     torch.cuda.synchronize()
-    failures = []
 
     def work():
         with torch.device(DEVICE), torch.cuda.stream(torch.cuda.Stream()):
             for _ in range(10):
                 y = module(x, sizes)
                 found = torch.autograd.grad(y, (x, module.w1, module.w2), dy)
-                if not all(map(torch.equal, found, expected)):
-                    failures.append("other bytes")
+                assert all(map(torch.equal, found, expected))
 
-    threads = [threading.Thread(target=work) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
+    in_threads(work)
 
 
 # ------------------------------------------------------------------------------- errors, buffers

@@ -2,12 +2,11 @@
 """Values and gradients of the public functions, against float64."""
 
 import os
-import threading
 
 import pytest
 import torch
 import torch.utils.checkpoint
-from conftest import DEVICE, Case, assert_near, shifted
+from conftest import DEVICE, Case, assert_near, in_threads, shifted
 
 import quern
 import quern.torch as qt
@@ -196,19 +195,13 @@ def test_checkpoint(case):
 
 
 def test_threads(case):
-    expected, failures = run(case, "fp8_block"), []
+    expected = run(case, "fp8_block")
 
     def work():
         for _ in range(20):
-            if not all(map(torch.equal, run(case, "fp8_block"), expected)):
-                failures.append("other bytes")
+            assert all(map(torch.equal, run(case, "fp8_block"), expected))
 
-    threads = [threading.Thread(target=work) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
+    in_threads(work)
 
 
 @pytest.mark.skipif(DEVICE != "cpu", reason="CUDA does not survive fork()")
@@ -232,7 +225,7 @@ def test_unknown_words():
     for function in (qt.why, qt.tune):
         with pytest.raises(ValueError, match="backend is 'cpu': one of auto, host, jit"):
             function("fprop bf16 g=1 m=1 n=8 k=8", backend="cpu")
-    with pytest.raises(ValueError, match="name is 'foo': .*'torchtitan', 'torchao' or 'megatron' is"):
+    with pytest.raises(ValueError, match="name is 'foo': .*'torchtitan', 'torchao' or 'megatron'"):
         qt.install("foo")
 
 
@@ -260,7 +253,8 @@ def test_values_of_fp32_that_are_not_aligned(case):
     bias, b2 = torch.randn(4, 48), torch.randn(4, 64)
     w2, prob = torch.randn(4, 64, 24).bfloat16(), torch.rand(case.rows)
     for function, weights, more in ((qt.grouped_mm, (case.w,), dict(bias=bias, prob=prob)),
-                                    (qt.grouped_mlp, (case.w, w2), dict(b1=bias, b2=b2, prob=prob))):
+                                    (qt.grouped_mlp, (case.w, w2),
+                                     dict(b1=bias, b2=b2, prob=prob))):
         found, expected = (function(case.x, *weights, case.lengths, **{
             name: change(t) for name, t in more.items()}) for change in (shifted, torch.clone))
         assert torch.equal(found[:case.tokens], expected[:case.tokens])
@@ -278,7 +272,7 @@ def test_transformations_of_torch_func_are_refused(case, recipe):
                  lambda: torch.func.vmap(function)(torch.stack([case.x] * 2)),
                  lambda: torch.func.grad(lambda b: qt.grouped_mm(
                      case.x, case.w, **case.sizes(), recipe=recipe, bias=b).sum())(bias)):
-        with pytest.raises(NotImplementedError, match="(x|bias): the transformations of torch.func"):
+        with pytest.raises(NotImplementedError, match="(x|bias): the transformations of"):
             call()
 
 

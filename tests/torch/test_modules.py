@@ -12,7 +12,7 @@ import threading
 import pytest
 import torch
 import torch.distributed as dist
-from conftest import DEVICE, ROOT, Case, assert_near
+from conftest import DEVICE, ROOT, Case, assert_near, in_threads, uses
 from torch.utils.checkpoint import checkpoint
 
 import quern.torch as qt
@@ -220,7 +220,7 @@ def test_dtensor_parameters(group, kind):
 
 
 def use_counts(t):
-    return sys.getrefcount(t), torch._C._storage_Use_Count(t.untyped_storage()._cdata)
+    return sys.getrefcount(t), uses(t)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -251,29 +251,18 @@ def test_threads():
     shared = make("mlp", recipe="fp8_block")
     with torch.no_grad():
         y = shared(CASE.x, CASE.lengths)[:48]
-    expected, failures = step(make("mlp", recipe="fp8_block")), []
-
-    def work():
-        own = make_copy()
-        for _ in range(10):
-            if not all(map(torch.equal, step(own), expected)):
-                failures.append("own")
-            with torch.no_grad():
-                if not torch.equal(shared(CASE.x, CASE.lengths)[:48], y):
-                    failures.append("shared")
-
+    expected = step(make("mlp", recipe="fp8_block"))
     lock, original = threading.Lock(), make("mlp", recipe="fp8_block")
 
-    def make_copy():
+    def work():
         with lock:
-            return copy.deepcopy(original)
+            own = copy.deepcopy(original)
+        for _ in range(10):
+            assert all(map(torch.equal, step(own), expected))
+            with torch.no_grad():
+                assert torch.equal(shared(CASE.x, CASE.lengths)[:48], y)
 
-    threads = [threading.Thread(target=work) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
+    in_threads(work)
 
 
 # ------------------------------------------------------------------------------------- functions

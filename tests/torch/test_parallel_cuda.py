@@ -5,7 +5,7 @@ it; test_parallel.py has more ranks, on the CPU."""
 
 import pytest
 import torch
-from conftest import DEVICE
+from conftest import DEVICE, captured
 from test_parallel import passed, run
 
 import quern.torch as qt
@@ -16,16 +16,6 @@ EXPERTS, HIDDEN, FFN, TOKENS, TOPK = 6, 256, 128, 200, 3
 GPUS = min(torch.cuda.device_count(), 4)
 several = pytest.mark.skipif(GPUS < 2, reason="needs 2 GPUs")
 BOTH = ["all_to_all", "symmetric"]
-
-
-@pytest.fixture(scope="module")
-def group(tmp_path_factory):
-    import torch.distributed as dist
-    store = tmp_path_factory.mktemp("store") / "file"
-    dist.init_process_group("nccl", init_method=f"file://{store}", rank=0, world_size=1,
-                            device_id=torch.device("cuda", 0))
-    yield
-    dist.destroy_process_group()
 
 
 def make(capacity=TOKENS * TOPK, **more):
@@ -76,14 +66,7 @@ def test_bits_of_moe(group, recipe, prob, once, exchange):
 def test_a_graph_with_other_indices_before_each_replay(group, recipe, more):
     module, arguments, dy = make(recipe=recipe, **more)
     weights = module.w1, module.w2
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        step(module, arguments, weights, dy)
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        results = step(module, arguments, weights, dy)
+    graph, results = captured(lambda: step(module, arguments, weights, dy))
     for seed in range(4):
         arguments[1].copy_(draw(seed) if seed < 3 else torch.full_like(arguments[1], -1))
         graph.replay()

@@ -3,7 +3,7 @@
 
 import pytest
 import torch
-from conftest import DEVICE, Case, assert_near
+from conftest import DEVICE, Case, assert_near, uses
 
 import quern.torch as qt
 from quern.torch import switches
@@ -129,10 +129,6 @@ def test_torch_keeps_the_rest(torch_calls):
         with pytest.raises(RuntimeError, match=sentence):
             torch._grouped_mm(*args, **more)
     assert len(torch_calls) == 6
-
-
-def uses(t):
-    return torch._C._storage_Use_Count(t.untyped_storage()._cdata)
 
 
 def test_nothing_is_kept():

@@ -12,16 +12,6 @@ import quern.torch as qt
 pytestmark = pytest.mark.skipif(DEVICE == "cpu", reason="symmetric memory needs a GPU")
 
 
-@pytest.fixture(scope="module")
-def group(tmp_path_factory):
-    import torch.distributed as dist
-    store = tmp_path_factory.mktemp("store") / "file"
-    dist.init_process_group("nccl", init_method=f"file://{store}", rank=0, world_size=1,
-                            device_id=torch.device("cuda", 0))
-    yield dist.group.WORLD
-    dist.destroy_process_group()
-
-
 @pytest.mark.parametrize("recipe", ["bf16", "fp8_block"])
 def test_out_is_symmetric_memory(group, recipe):
     import torch.distributed._symmetric_memory as symmetric
