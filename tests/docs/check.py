@@ -246,7 +246,8 @@ def check_lines():
     """Each line that is shown by itself is valid."""
     failed = []
     for page in pages():
-        for line in find(rf"^ {{4}}((?:{'|'.join(WORKS)})(?: \w+)?(?: +\w+=[\w,]+)+) *$", read(page)):
+        for line in find(rf"^ {{4}}((?:{'|'.join(WORKS)})(?: \w+)?(?: +\w+=[\w,]+)+) *$",
+                         read(page)):
             got = run([QUERN, "describe", line])
             if got.returncode != 0:
                 failed.append(f"{page}: {line}: {got.stderr}")

@@ -231,8 +231,8 @@ def rows(m=55, k=K):
     ((4, 8, K), (4, N, K), ((2,), (2,)), dict(recipe="mxfp8"), ValueError, "recipe mxfp8: lhs"),
     (T(rows().data, jnp.int32(3)), (4, N, K), ((1,), (2,)), {}, ValueError,
      "lhs.first_dims has 0 axes: 1 is expected"),
-    (rows(), T(rows().data, jnp.zeros(3, jnp.int32)), ((0,), (0,)), dict(recipe="mxfp8"), ValueError,
-     "rhs has 3 sizes and lhs 4"),
+    (rows(), T(rows().data, jnp.zeros(3, jnp.int32)), ((0,), (0,)), dict(recipe="mxfp8"),
+     ValueError, "rhs has 3 sizes and lhs 4"),
     ((4, 8, K), (3, N, K), ((2,), (2,)), {}, ValueError, "rhs has 3 matrices and lhs 4"),
 ])
 def test_bad_arguments(lhs, rhs, dims, more, error, sentence):

@@ -4,7 +4,8 @@
     import quern
     print(quern.why("fprop bf16 g=8 m=4096 n=2048 k=7168"))
 
-quern.torch and quern.jax have the functions for PyTorch and JAX. A line describes a computation: docs/problem-line.md.
+quern.torch and quern.jax have the functions for PyTorch and JAX. A line describes a computation:
+docs/problem-line.md.
 """
 
 import ctypes

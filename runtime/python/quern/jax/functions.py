@@ -110,7 +110,8 @@ def ragged_wgrad(x, dy, sizes, names, *, recipe=None, out_dtype=None, group_offs
     out = _checks.dtype("preferred_element_type", x.dtype if out_dtype is None else out_dtype)
     sizes = sizes_of(names[2], sizes, groups, group_offset)
     if accumulate is not None:
-        accumulate = _checks.values("accumulate", _checks.shaped("accumulate", accumulate, shape), 3)
+        accumulate = _checks.values("accumulate", accumulate, 3)
+        _checks.shaped("accumulate", accumulate, shape)
         if out_dtype is not None and out != accumulate.dtype:
             raise ValueError(f"preferred_element_type is {out}: that of accumulate, "
                              f"{accumulate.dtype}, is expected")

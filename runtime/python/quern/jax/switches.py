@@ -35,7 +35,8 @@ def replace_ragged_dot(recipe=None, **more):
     own = _functions[0]
 
     @functools.wraps(own)
-    def replaced(lhs, rhs, group_sizes, precision=None, preferred_element_type=None, *args, **kwargs):
+    def replaced(lhs, rhs, group_sizes, precision=None, preferred_element_type=None, *args,
+                 **kwargs):
         given = lhs, rhs, group_sizes, precision, preferred_element_type, *args
         if _is_served(lhs, rhs, preferred_element_type, recipe):
             try:
