@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A configuration that torch.compile cannot trace runs in eager mode, after one warning."""
 
+import functools
 import warnings
 
 import torch
@@ -23,7 +24,24 @@ def in_eager(reason, function, *args, **more):
     return function(*args, **more)
 
 
-def why_eager(like, sizes, offs, *, queue=None, addresses=None):
+def eager_if(why):
+    """Call a function in eager mode while torch.compile traces it, if why(*its arguments) has a
+    reason; None: it is traced."""
+    def decorate(function):
+        @functools.wraps(function)
+        def called(*args, **more):
+            if torch.compiler.is_compiling():
+                reason = why(*args, **more)
+                if reason is not None:
+                    return in_eager(reason, function, *args, **more)
+            return function(*args, **more)
+
+        return called
+
+    return decorate
+
+
+def why_eager(like, sizes, offs, *, queue=None, addresses=None, **_):
     """Why a call cannot be traced; None: it can."""
     given = offs if sizes is None else sizes
     if queue is not None:

@@ -247,6 +247,8 @@ def _plain(x, w, sizes, offs, recipe):
     return None
 
 
+@_compile.eager_if(lambda x, w, quantized, sizes=None, offs=None, **more:
+                   _compile.why_eager(x, sizes, offs, **more))
 def grouped_linear(x, w, quantized, sizes=None, *, offs=None, recipe="bf16", bias=None, prob=None,
                    out_dtype=None, outside=None, out=None, dgrad_out=None, main_grad=None,
                    queue=None, layer=0, addresses=None, overwrite=False, is_input_kept=False,
@@ -255,14 +257,6 @@ def grouped_linear(x, w, quantized, sizes=None, *, offs=None, recipe="bf16", bia
     [experts]) of experts' gradients of main_grad's type, delayed scaling's state (scale [3, 2],
     history [3, slots]), overwrite main_grad, keep x itself for the backward pass, take a
     gradient of w that was queued, or sum the gradient of x over ranks, in fp32."""
-    if torch.compiler.is_compiling():
-        reason = _compile.why_eager(x, sizes, offs, queue=queue, addresses=addresses)
-        if reason is not None:
-            more = dict(offs=offs, recipe=recipe, bias=bias, prob=prob, out_dtype=out_dtype,
-                        outside=outside, out=out, dgrad_out=dgrad_out, main_grad=main_grad,
-                        queue=queue, layer=layer, addresses=addresses, overwrite=overwrite,
-                        is_input_kept=is_input_kept, state=state, sink=sink, ranks=ranks)
-            return _compile.in_eager(reason, grouped_linear, x, w, quantized, sizes, **more)
     if isinstance(w, Quantized):
         w, quantized = None, w
     scaling = scaling_of(recipe)

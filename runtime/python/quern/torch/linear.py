@@ -100,6 +100,7 @@ class GroupedLinear(Experts):
                 b.zero_()
         self._pack()
 
+    @_compile.eager_if(lambda self, *_, **__: self._why_eager("weight"))
     def forward(self, inp, m_splits, is_first_microbatch=None, out=None, dgrad_out=None, prob=None):
         """y [.., out_features] of inp [.., in_features].
 
@@ -113,11 +114,6 @@ class GroupedLinear(Experts):
                        last expert's are left. ValueError if they do not fit
             prob       with scale_bias: [rows], a factor of each row's bias
         """
-        if torch.compiler.is_compiling():
-            reason = self._why_eager("weight")
-            if reason is not None:
-                return _compile.in_eager(reason, self.forward, inp, m_splits, is_first_microbatch,
-                                         out, dgrad_out, prob)
         if not isinstance(inp, torch.Tensor) or inp.dim() < 1 or inp.shape[-1] != self.in_features:
             raise ValueError("inp: a tensor whose last axis has in_features = "
                              f"{self.in_features} elements is expected")

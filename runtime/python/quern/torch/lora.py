@@ -107,14 +107,10 @@ def _scale_of(scaling, like):
         (1,), float(scaling), dtype=torch.float32, device=like.device)
 
 
+@_compile.eager_if(lambda x, w, lora, lora_scaling, sizes, offs, **_:
+                   _compile.why_eager(x, sizes, offs))
 def adapted_mm(x, w, lora, lora_scaling, sizes, *, offs, recipe, bias, prob, out_dtype, outside):
     """grouped_mm with adapters."""
-    if torch.compiler.is_compiling():
-        reason = _compile.why_eager(x, sizes, offs)
-        if reason is not None:
-            return _compile.in_eager(reason, adapted_mm, x, w, lora, lora_scaling, sizes, offs=offs,
-                                     recipe=recipe, bias=bias, prob=prob, out_dtype=out_dtype,
-                                     outside=outside)
     w, quantized = (None, w) if isinstance(w, Quantized) else (w, None)
     scaling = scaling_of(recipe)
     x, w = f.autocast(scaling, x, w)
@@ -179,16 +175,11 @@ def _groups(pre, lengths, ends):
     return (ends if lengths is None else lengths).shape[0], pre.shape[0]
 
 
+@_compile.eager_if(lambda x, w1, w2, sizes, lora1, lora2, lora_scaling, offs, **_:
+                   _compile.why_eager(x, sizes, offs))
 def adapted_mlp(x, w1, w2, sizes, lora1, lora2, lora_scaling, *, offs, recipe, activation, prob,
                 b1, b2, interleave, limits, outside):
     """grouped_mlp with adapters next to w1, w2 or both: a product, the activation, a product."""
-    if torch.compiler.is_compiling():
-        reason = _compile.why_eager(x, sizes, offs)
-        if reason is not None:
-            return _compile.in_eager(
-                reason, adapted_mlp, x, w1, w2, sizes, lora1, lora2, lora_scaling, offs=offs,
-                recipe=recipe, activation=activation, prob=prob, b1=b1, b2=b2,
-                interleave=interleave, limits=limits, outside=outside)
     scaling = scaling_of(recipe)
     x, w1, w2 = f.autocast(scaling, x, w1, w2)
     quantized = [w if isinstance(w, Quantized) else None for w in (w1, w2)]

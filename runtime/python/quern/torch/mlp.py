@@ -10,8 +10,8 @@ from quern import GATED, PLAIN
 from quern.torch import _checks, _compile
 from quern.torch._ops import DTYPES, WORDS, ops
 from quern.torch._recipes import Scaling, read_by, scaling_of
-from quern.torch.functions import (_is_transformed, _written, autocast, check_quantized, f32, refuse, sink_of,
-                                   why_no_gradient)
+from quern.torch.functions import (_is_transformed, _written, autocast, check_quantized, f32,
+                                   refuse, sink_of, why_no_gradient)
 from quern.torch.quantized import Quantized, State, cast
 
 FORWARD, BACKWARD, WGRAD = 0, 1, 2
@@ -220,6 +220,8 @@ def grouped_mlp(x, w1, w2, sizes=None, *, offs=None, recipe="bf16", activation="
                       main_grad1=main_grad1, main_grad2=main_grad2, queue=queue, layer=layer)
 
 
+@_compile.eager_if(lambda x, w1, w2, quantized1, quantized2, sizes=None, offs=None, **more:
+                   _compile.why_eager(x, sizes, offs, **more))
 def mlp_linear(x, w1, w2, quantized1, quantized2, sizes=None, *, offs=None, recipe="bf16",
                activation="swiglu", prob=None, b1=None, b2=None, interleave=0, recompute=False,
                limits=(7.0, 1.702, 1.0), outside=None, out=None, dgrad_out=None, main_grad1=None,
@@ -229,16 +231,6 @@ def mlp_linear(x, w1, w2, quantized1, quantized2, sizes=None, *, offs=None, reci
     main_grad1 and main_grad2, and keep delayed scaling's state: scale [6, 2], history [6, slots],
     of x, h, w1, w2, dy and dpre. sink takes queued gradients of w1 and w2. With a Route the rows of
     x are tokens, and prob is [tokens, topk]."""
-    if torch.compiler.is_compiling():
-        reason = _compile.why_eager(x, sizes, offs, queue=queue)
-        if reason is not None:
-            more = dict(offs=offs, recipe=recipe, activation=activation, prob=prob, b1=b1, b2=b2,
-                        interleave=interleave, recompute=recompute, limits=limits, outside=outside,
-                        out=out, dgrad_out=dgrad_out, main_grad1=main_grad1, main_grad2=main_grad2,
-                        queue=queue, layer=layer, overwrite=overwrite, state=state, sink=sink,
-                        route=route)
-            return _compile.in_eager(reason, mlp_linear, x, w1, w2, quantized1, quantized2, sizes,
-                                     **more)
     if isinstance(w1, Quantized) and isinstance(w2, Quantized):
         w1, w2, quantized1, quantized2 = None, None, w1, w2
     scaling = scaling_of(recipe)
@@ -285,7 +277,8 @@ def mlp_linear(x, w1, w2, quantized1, quantized2, sizes=None, *, offs=None, reci
     arrays = (None,) * 12 if quantized1 is None else (*quantized1[:6], *quantized2[:6])
     scale, history = state or (None, None)
     wanted = torch.is_grad_enabled() and any(
-        t is not None and t.requires_grad for t in (x, w1, w2, b1, b2, prob, residual)) or _is_transformed()
+        t is not None and t.requires_grad
+        for t in (x, w1, w2, b1, b2, prob, residual)) or _is_transformed()
     if main_grad1 is not None and torch.is_grad_enabled() and not wanted:
         raise ValueError("main_grad1: nothing requires a gradient, so that no backward pass adds "
                          "to it")

@@ -59,14 +59,10 @@ class GroupedMLP(Experts):
             for b in self._list("b1") + self._list("b2"):
                 b.zero_()
 
+    @_compile.eager_if(lambda self, *_, **__: self._why_eager("w1"))
     def forward(self, x, sizes, prob=None, is_first_microbatch=None, out=None, dgrad_out=None):
         """y [.., hidden] of x [.., hidden]; prob [rows] multiplies each row of the result. The
         other arguments are those of GroupedLinear.forward."""
-        if torch.compiler.is_compiling():
-            reason = self._why_eager("w1")
-            if reason is not None:
-                return _compile.in_eager(reason, self.forward, x, sizes, prob, is_first_microbatch,
-                                         out, dgrad_out)
         return self._run(x, prob, is_first_microbatch, sizes=sizes, outside=self.outside, out=out,
                          dgrad_out=dgrad_out)
 
@@ -270,12 +266,10 @@ def why_not_fused(modules, extra, options):
     return None
 
 
+@_compile.eager_if(lambda x, modules, *_: modules[0]._why_eager("weight") or
+                   modules[2]._why_eager("weight"))
 def _run_fused(x, modules, extra, options):
     first, activation, last = modules
-    if torch.compiler.is_compiling():
-        reason = first._why_eager("weight") or last._why_eager("weight")
-        if reason is not None:
-            return _compile.in_eager(reason, _run_fused, x, modules, extra, options)
     is_first = options[0].get("is_first_microbatch")
     (main1, _, overwrite), (main2, _, _) = first._main_grad(), last._main_grad()
     weights = [one_of(fc._list("weight"), main1 is not None) for fc in (first, last)]

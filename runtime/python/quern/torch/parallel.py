@@ -165,6 +165,7 @@ class ExpertParallelMoE(GroupedMLP):
 
     # ------------------------------------------------------------------------------------ forward
 
+    @_compile.eager_if(lambda *_, **__: "torch.distributed exchanges the tokens")
     def forward(self, x, indices, probs, *, residual=None, shared=None, is_first_microbatch=None):
         """y, shaped as x [tokens, hidden] or [.., hidden]: the sum over a token's choices.
 
@@ -179,10 +180,6 @@ class ExpertParallelMoE(GroupedMLP):
         A pair or token that exceeds its capacity, or an index above `total`, is a RuntimeError on
         all ranks. On a GPU such pairs are left out, and check() raises the error.
         """
-        if torch.compiler.is_compiling():
-            return _compile.in_eager("torch.distributed exchanges the tokens", self.forward, x,
-                                     indices, probs, residual=residual,
-                                     shared=shared, is_first_microbatch=is_first_microbatch)
         if shared is not None and residual is not None:
             raise ValueError("residual, shared: at most one of them is expected")
         flat, probs = self._checked(x, indices, probs)

@@ -29,6 +29,7 @@ def _check(name, more, refused):
             raise TypeError(f"{word}: {name} has no such argument")
 
 
+@_compile.eager_if(lambda *_, **__: "torch.distributed sums the gradient")
 def column_parallel_mm(x, w, sizes=None, *, group=None, **more):
     """This rank's columns of grouped_mm: w has some of each expert's rows, so that y does of its
     columns. x [tokens, k] is that of all ranks, and so is its gradient: the sum over the ranks, in
@@ -40,12 +41,10 @@ def column_parallel_mm(x, w, sizes=None, *, group=None, **more):
     Either all ranks run the backward pass, and x requires a gradient on all, or none.
     """
     _check("column_parallel_mm", more, ("dgrad_out", "lora", "lora_scaling"))
-    if torch.compiler.is_compiling():
-        return _compile.in_eager("torch.distributed sums the gradient", column_parallel_mm, x, w,
-                                 sizes, group=group, **more)
     return grouped_linear(x, w, None, sizes, ranks=Ranks(group), **more)
 
 
+@_compile.eager_if(lambda *_, **__: "torch.distributed sums the result")
 def row_parallel_mm(x, w, sizes=None, *, group=None, out_dtype=None, **more):
     """grouped_mm of features that are spread over the ranks: the sum over the ranks, in fp32 and
     rounded once, which all ranks have.
@@ -57,9 +56,6 @@ def row_parallel_mm(x, w, sizes=None, *, group=None, out_dtype=None, **more):
     All ranks call it. Gradients need no sum: those of y are the same on all ranks.
     """
     _check("row_parallel_mm", more, ("bias", "prob", "out", "lora", "lora_scaling"))
-    if torch.compiler.is_compiling():
-        return _compile.in_eager("torch.distributed sums the result", row_parallel_mm, x, w, sizes,
-                                 group=group, out_dtype=out_dtype, **more)
     ranks = Ranks(group)
     x, w = autocast(scaling_of(more.get("recipe", "bf16")), x, w)
     y = grouped_linear(x, w, None, sizes, out_dtype=torch.float32, **more)
