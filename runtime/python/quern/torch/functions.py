@@ -366,7 +366,7 @@ def _check_bias(x, bias, prob, groups, n):
     if bias is None and prob is not None:
         raise ValueError("prob: it multiplies the bias, and there is none")
     if bias is not None:
-        bias = f32("bias", bias, (groups, n), x)
+        bias = bias_of("bias", bias, (groups, n), x)
     return bias, prob if prob is None else f32("prob", prob, (x.shape[0],), x)
 
 
@@ -376,7 +376,12 @@ def f32(name, t, shape, like):
         t = t.reshape(-1)
     _checks.shaped(name, t, shape, like)
     _checks.dtype_of(name, t.dtype)
-    return _checks.aligned(t.float(), False)
+    return t.float().contiguous()
+
+
+def bias_of(name, t, shape, like):
+    """The same of a bias, whose values kernels read in pairs."""
+    return _checks.aligned(f32(name, t, shape, like), False)
 
 
 def _check_main_grad(main_grad, addresses, overwrite, w, x, recipe):

@@ -10,8 +10,8 @@ from quern import GATED, PLAIN
 from quern.torch import _checks, _compile
 from quern.torch._ops import DTYPES, WORDS, ops
 from quern.torch._recipes import Scaling, read_by, scaling_of
-from quern.torch.functions import (_is_transformed, _written, autocast, check_quantized, f32,
-                                   refuse, sink_of, why_no_gradient)
+from quern.torch.functions import (_is_transformed, _written, autocast, bias_of, check_quantized,
+                                   f32, refuse, sink_of, why_no_gradient)
 from quern.torch.quantized import Quantized, State, cast
 
 FORWARD, BACKWARD, WGRAD = 0, 1, 2
@@ -248,7 +248,8 @@ def mlp_linear(x, w1, w2, quantized1, quantized2, sizes=None, *, offs=None, reci
     if (b1 is None) != (b2 is None):
         raise ValueError("b1, b2: both or none are expected")
     if b1 is not None:
-        b1, b2 = f32("b1", b1, (groups, wide), x), f32("b2", b2, (groups, hidden), x)
+        b1 = bias_of("b1", b1, (groups, wide), x)
+        b2 = bias_of("b2", b2, (groups, hidden), x)
     if prob is not None and route is None:
         prob = f32("prob", prob, (flat.shape[0],), x)
     elif prob is not None:
