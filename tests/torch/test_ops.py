@@ -25,10 +25,10 @@ OPS = torch.ops.quern
 UNDEFINED = """
 _Unwind_Resume __gcc_personality_v0 __isoc23_sscanf __isoc99_sscanf __register_atfork
 __stack_chk_fail __tls_get_addr calloc dlopen dlsym free malloc memcmp memcpy memset
-pthread_mutex_init pthread_mutex_lock pthread_mutex_unlock pthread_once quern_check quern_errmsg
-quern_open_abi quern_plan_get quern_plan_operands quern_queue_count quern_queue_create
-quern_queue_destroy quern_queue_drop quern_queue_flush quern_queue_put quern_run snprintf strchr
-strcmp strdup strlen strncmp strstr vsnprintf
+pthread_mutex_destroy pthread_mutex_init pthread_mutex_lock pthread_mutex_unlock pthread_once
+quern_check quern_errmsg quern_open_abi quern_plan_get quern_plan_operands quern_queue_count
+quern_queue_create quern_queue_destroy quern_queue_drop quern_queue_flush quern_queue_put quern_run
+snprintf strchr strcmp strdup strlen strncmp strstr vsnprintf
 """.split()
 
 
