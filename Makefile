@@ -70,13 +70,13 @@ test-all: generate
 test-torch: generate
 	@.ci/install torch
 	$(SUBMAKE) config=release quern quern_gen quern_torch
-	@TORCHINDUCTOR_CACHE_DIR="$$PWD/build/torch/inductor" build/torch/venv/bin/python -m pytest -q -rs \
+	@TORCHINDUCTOR_CACHE_DIR="$$PWD/build/torch/inductor" build/torch/venv/bin/python -m pytest -q -rs -n $(JOBS) \
 	    -p no:cacheprovider tests/torch $(TORCH_TESTS)
 
 test-jax: generate
 	@.ci/install jax
 	$(SUBMAKE) config=release quern quern_cli quern_gen quern_jax
-	@build/jax/venv/bin/python -m pytest -q -rs -p no:cacheprovider tests/jax $(JAX_TESTS)
+	@build/jax/venv/bin/python -m pytest -q -rs -n $(JOBS) -p no:cacheprovider tests/jax $(JAX_TESTS)
 
 wheel: all
 	@.ci/install wheel
