@@ -195,7 +195,7 @@ for _, rows in ipairs { in_order, gathered } do
     layout   = { "tn", "nn" },
     ragged   = "m",
     arch     = "sm_90a",
-    template = "sm90/gemm_dense.cu",
+    template = "sm90/gemm.cu",
     params   = join(rows.maps, { "b_pointers" }, sizes),
 
     rows.gather(),
@@ -217,7 +217,7 @@ kernels "sm90_gemm_m_alpha" {
   ragged   = "m",
   epilogue = "alpha",
   arch     = "sm_90a",
-  template = "sm90/gemm_dense.cu",
+  template = "sm90/gemm.cu",
   params   = join(in_order.maps, { "b_pointers", "alpha", "scalar_step" }, sizes),
 
   axis "schedule" { "cooperative", "pingpong" },
@@ -236,7 +236,7 @@ for _, rows in ipairs { in_order, gathered } do
     ragged   = "m",
     epilogue = "scale",
     arch     = "sm_90a",
-    template = "sm90/gemm_dense.cu",
+    template = "sm90/gemm.cu",
     params   = join(rows.maps, { "b_pointers" }, added, scalars, sizes),
 
     rows.gather(),
@@ -262,7 +262,7 @@ for _, rows in ipairs { in_order, gathered } do
     ragged   = "m",
     epilogue = "activate",
     arch     = "sm_90a",
-    template = "sm90/gemm_dense.cu",
+    template = "sm90/gemm.cu",
     params   = join(rows.maps, { "p_map", "p_ragged_map", "b_pointers", "alpha", "scalar_step",
                                  "bias", "saved", "probability", "limit", "slope", "shift" },
                     sizes),
@@ -301,7 +301,7 @@ for operands, axes in pairs(gradients) do
   for _, rows in ipairs { in_order, gathered } do
     kernels(rows.grid .. "_gradient_" .. operands) {
       op = "dgrad", element = { bf16, f16 }, scale = "none", layout = { "tn", "nn" }, ragged = "m",
-      epilogue = "gradient", d = { bf16, f16 }, arch = "sm_90a", template = "sm90/gemm_dense.cu",
+      epilogue = "gradient", d = { bf16, f16 }, arch = "sm_90a", template = "sm90/gemm.cu",
       params = join(rows.maps, { "p_map", "b_pointers", "alpha", "scalar_step", "probability",
                                  "partials", "row_partials", "limit", "slope", "shift" }, sizes),
 
@@ -333,7 +333,7 @@ kernels "sm90_gemm_k" {
   ragged   = "k",
   epilogue = { "store", "add" },
   arch     = "sm_90a",
-  template = "sm90/gemm_dense.cu",
+  template = "sm90/gemm.cu",
   params   = join(tokens, added, sizes),
 
   axis "schedule" { "cooperative", "pingpong" },
@@ -356,7 +356,7 @@ kernels "sm90_gemm_k_fetch" {
   epilogue = "add",
   d        = f32,
   arch     = "sm_90a",
-  template = "sm90/gemm_dense.cu",
+  template = "sm90/gemm.cu",
   params   = join(tokens, sizes),
 
   axis "schedule" { "cooperative", "pingpong" },
@@ -374,7 +374,7 @@ kernels "sm90_gemm_k_scale" {
   ragged   = "k",
   epilogue = "scale",
   arch     = "sm_90a",
-  template = "sm90/gemm_dense.cu",
+  template = "sm90/gemm.cu",
   params   = join(tokens, added, scalars, sizes),
 
   axis "schedule" { "cooperative" },
@@ -409,7 +409,7 @@ kernels "sm90_gemm_k_parts" {
   ragged   = "k",
   epilogue = { "store", "add" },
   arch     = "sm_90a",
-  template = "sm90/gemm_dense.cu",
+  template = "sm90/gemm.cu",
   params   = join(merged, added),
 
   axis "schedule" { "cooperative", "pingpong" },
@@ -427,7 +427,7 @@ kernels "sm90_gemm_k_parts_fetch" {
   epilogue = "add",
   d        = f32,
   arch     = "sm_90a",
-  template = "sm90/gemm_dense.cu",
+  template = "sm90/gemm.cu",
   params   = merged,
 
   axis "schedule" { "cooperative", "pingpong" },
@@ -445,7 +445,7 @@ kernels "sm90_gemm_k_parts_scale" {
   ragged   = "k",
   epilogue = "scale",
   arch     = "sm_90a",
-  template = "sm90/gemm_dense.cu",
+  template = "sm90/gemm.cu",
   params   = join(merged, added, scalars),
 
   axis "schedule" { "cooperative" },
@@ -463,7 +463,7 @@ kernels "sm90_gemm_none" {
   ragged   = "none",
   epilogue = "scale",
   arch     = "sm_90a",
-  template = "sm90/gemm_dense.cu",
+  template = "sm90/gemm.cu",
   params   = join({ "a_map", "b_map", "d_map" }, added, scalars,
                   { "groups", "m", "n", "k", "band", "noop" }),
 
@@ -486,7 +486,7 @@ kernels "sm90_gemm_m_lora" {
   layout   = { "tn", "nn" },
   ragged   = "m",
   arch     = "sm_90a",
-  template = "sm90/gemm_dense.cu",
+  template = "sm90/gemm.cu",
   params   = join(in_order.maps, { "extra_a_map", "extra_b_map", "b_pointers" }, sizes,
                   { "extra_k" }),
 
@@ -509,7 +509,7 @@ kernels "sm90_scatter_m" {
   ragged   = "m",
   d        = { bf16, f16 },
   arch     = "sm_90a",
-  template = "sm90/gemm_dense.cu",
+  template = "sm90/gemm.cu",
   params   = join({ "a_map", "b_map", "b_pointer_map", "b_pointers", "d", "d_stride", "scatter",
                     "addresses" }, sizes),
 

@@ -247,7 +247,7 @@ local rows = join(maps, { "b_pointers" })
 for _, kind in ipairs { "whole", "int8", "square" } do
   kernels("sm90_" .. kind .. "_m") {
     op = { "fprop", "dgrad" }, element = element[kind], scale = spans[kind], layout = "tn",
-    ragged = "m", arch = "sm_90a", template = "sm90/gemm_scaled.cu",
+    ragged = "m", arch = "sm_90a", template = "sm90/gemm.cu",
     params = join(rows, sf[kind], sizes),
 
     axis "schedule" { "cooperative", "pingpong" },
@@ -260,7 +260,7 @@ for _, kind in ipairs { "whole", "int8", "square" } do
 
   kernels("sm90_" .. kind .. "_m_scale") {
     op = { "fprop", "dgrad" }, element = element[kind], scale = spans[kind], layout = "tn",
-    ragged = "m", epilogue = "scale", arch = "sm_90a", template = "sm90/gemm_scaled.cu",
+    ragged = "m", epilogue = "scale", arch = "sm_90a", template = "sm90/gemm.cu",
     params = join(rows, sf[kind], added, scalars, sizes),
 
     axis "schedule" { "cooperative" },
@@ -278,7 +278,7 @@ local anywhere = { "a_map", "b_map", "b_pointer_map", "b_pointers", "d", "d_stri
 for _, kind in ipairs { "whole", "int8", "square" } do
   kernels("sm90_scatter_" .. kind .. "_m") {
     op = { "fprop", "dgrad" }, element = element[kind], scale = spans[kind], layout = "tn",
-    ragged = "m", arch = "sm_90a", template = "sm90/gemm_scaled.cu",
+    ragged = "m", arch = "sm_90a", template = "sm90/gemm.cu",
     params = join(anywhere, sf[kind], sizes),
 
     axis "scatter"  { "scatter_d" },
@@ -311,7 +311,7 @@ for _, kind in ipairs { "whole", "square" } do
 
     kernels("sm90_" .. kind .. "_m_activate_" .. operands) {
       op = "fprop", element = element[kind], scale = spans[kind], layout = "tn", ragged = "m",
-      epilogue = "activate", arch = "sm_90a", template = "sm90/gemm_scaled.cu",
+      epilogue = "activate", arch = "sm_90a", template = "sm90/gemm.cu",
       params = join(forward, sf[kind], finish, sizes),
 
       axis "activation" (axes[1]),
@@ -343,7 +343,7 @@ for _, kind in ipairs { "whole", "square" } do
   for operands, axes in pairs(gradients) do
     kernels("sm90_" .. kind .. "_m_gradient_" .. operands) {
       op = "dgrad", element = element[kind], scale = spans[kind], layout = "tn", ragged = "m",
-      epilogue = "gradient", arch = "sm_90a", template = "sm90/gemm_scaled.cu", d = { bf16, f16 },
+      epilogue = "gradient", arch = "sm_90a", template = "sm90/gemm.cu", d = { bf16, f16 },
       params = join(backward, sf[kind], back, sizes),
 
       axis "activation" (axes[1]),
@@ -371,7 +371,7 @@ for operands, axes in pairs(results) do
 
   kernels("sm90_square_m_copies_" .. operands) {
     op = "fprop", element = floats, scale = "block", layout = "tn", ragged = "m",
-    epilogue = "copies", arch = "sm_90a", template = "sm90/gemm_scaled.cu", d = { bf16, f16 },
+    epilogue = "copies", arch = "sm_90a", template = "sm90/gemm.cu", d = { bf16, f16 },
     params = join(forward, sf.square, finish, copies, sizes),
 
     axis "activation" (axes[1]),
@@ -400,7 +400,7 @@ local token_sf = {
 for _, kind in ipairs { "row", "square" } do
   kernels("sm90_gather_" .. kind .. "_m") {
     op = { "fprop", "dgrad" }, element = floats, scale = kind == "row" and "row" or "block",
-    layout = "tn", ragged = "m", arch = "sm_90a", template = "sm90/gemm_scaled.cu",
+    layout = "tn", ragged = "m", arch = "sm_90a", template = "sm90/gemm.cu",
     params = join(tokens, { "b_pointers" }, token_sf[kind], sizes),
 
     axis "gather"   { "gather_a" },
@@ -417,7 +417,7 @@ for operands, axes in pairs(results) do
 
   kernels("sm90_gather_m_copies_" .. operands) {
     op = "fprop", element = floats, scale = "block", layout = "tn", ragged = "m",
-    epilogue = "copies", arch = "sm_90a", template = "sm90/gemm_scaled.cu", d = { bf16, f16 },
+    epilogue = "copies", arch = "sm_90a", template = "sm90/gemm.cu", d = { bf16, f16 },
     params = join(tokens, { "p_map", "p_ragged_map", "b_pointers" }, token_sf.square, finish,
                   copies, sizes),
 
@@ -445,7 +445,7 @@ local function dy_copies (operands, axes, gathers)
   if gathers then a, a_sf = join(tokens, { "p_map", "b_pointers" }), token_sf.square end
   local grid = {
     op = "dgrad", element = floats, scale = "block", layout = "tn", ragged = "m", arch = "sm_90a",
-    epilogue = "gradient_copies", template = "sm90/gemm_scaled.cu", d = { bf16, f16 },
+    epilogue = "gradient_copies", template = "sm90/gemm.cu", d = { bf16, f16 },
     params = join(a, a_sf, back, copies, sizes),
 
     axis "activation" (axes[1]),
@@ -473,7 +473,7 @@ end
 -- pairs.
 kernels "sm90_square_m_mainloop" {
   op = { "fprop", "dgrad" }, element = element.square, scale = spans.square, layout = "tn",
-  ragged = "m", arch = "sm_90a", template = "sm90/gemm_scaled.cu",
+  ragged = "m", arch = "sm_90a", template = "sm90/gemm.cu",
   params = join({ "in_map", "b_map", "b_pointer_map", "d_map", "d_ragged_map", "b_pointers", "b_sf",
                   "b_sf_stride", "b_sf_group_stride" }, sizes),
 
@@ -506,7 +506,7 @@ for _, kind in ipairs { "whole", "int8", "line" } do
 
   kernels("sm90_" .. kind .. "_k") {
     op = "wgrad", element = element[kind], scale = spans[kind], layout = "tn", ragged = "k",
-    epilogue = { "store", "add" }, arch = "sm_90a", template = "sm90/gemm_scaled.cu",
+    epilogue = { "store", "add" }, arch = "sm_90a", template = "sm90/gemm.cu",
     params = join(operands, sf[kind], added, sizes),
 
     axis "schedule" { "cooperative", "pingpong" },
@@ -518,7 +518,7 @@ for _, kind in ipairs { "whole", "int8", "line" } do
 
   kernels("sm90_" .. kind .. "_k_fetch") {
     op = "wgrad", element = element[kind], scale = spans[kind], layout = "tn", ragged = "k",
-    epilogue = "add", d = f32, arch = "sm_90a", template = "sm90/gemm_scaled.cu",
+    epilogue = "add", d = f32, arch = "sm_90a", template = "sm90/gemm.cu",
     params = join(operands, sf[kind], sizes),
 
     axis "schedule" { "cooperative", "pingpong" },
@@ -530,7 +530,7 @@ for _, kind in ipairs { "whole", "int8", "line" } do
 
   kernels("sm90_" .. kind .. "_k_scale") {
     op = "wgrad", element = element[kind], scale = spans[kind], layout = "tn", ragged = "k",
-    epilogue = "scale", arch = "sm_90a", template = "sm90/gemm_scaled.cu",
+    epilogue = "scale", arch = "sm_90a", template = "sm90/gemm.cu",
     params = join(operands, sf[kind], added, scalars, sizes),
 
     axis "schedule" { "cooperative" },
@@ -557,7 +557,7 @@ end
 
 kernels "sm90_line_k_parts" {
   op = "wgrad", element = element.line, scale = spans.line, layout = "tn", ragged = "k",
-  epilogue = { "store", "add" }, arch = "sm_90a", template = "sm90/gemm_scaled.cu",
+  epilogue = { "store", "add" }, arch = "sm_90a", template = "sm90/gemm.cu",
   params = join(merged, added),
 
   axis "schedule" { "cooperative" },
@@ -569,7 +569,7 @@ kernels "sm90_line_k_parts" {
 
 kernels "sm90_line_k_parts_fetch" {
   op = "wgrad", element = element.line, scale = spans.line, layout = "tn", ragged = "k",
-  epilogue = "add", d = f32, arch = "sm_90a", template = "sm90/gemm_scaled.cu",
+  epilogue = "add", d = f32, arch = "sm_90a", template = "sm90/gemm.cu",
   params = merged,
 
   axis "schedule" { "cooperative" },
@@ -581,7 +581,7 @@ kernels "sm90_line_k_parts_fetch" {
 
 kernels "sm90_line_k_parts_scale" {
   op = "wgrad", element = element.line, scale = spans.line, layout = "tn", ragged = "k",
-  epilogue = "scale", arch = "sm_90a", template = "sm90/gemm_scaled.cu",
+  epilogue = "scale", arch = "sm_90a", template = "sm90/gemm.cu",
   params = join(merged, added, scalars),
 
   axis "schedule" { "cooperative" },

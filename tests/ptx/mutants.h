@@ -24,7 +24,7 @@ static const struct mutant planted[] = {
     {M_PAIRS, MULTIPLY, "b + step * B_STEP / 16,",
      "b + step * B_STEP / 16 + (threadIdx.x / 32 % 4 << 14),"},
     {M_PAIRS, COPY, "(1 << CTAS) - 1", "1"},
-    {M_PAIRS, DENSE, "    cluster_sync(); /*", "    /*"},
+    {M_PAIRS, GEMM, "    cluster_sync(); /*", "    /*"},
     /* the tile queue */
     {M_TURNS, QUEUE_CU, "*sequence += TURNS", "*sequence += 1"},
     {M_TURNS, LOOP, "sequence = warpgroup - 1", "sequence = 0"},
@@ -116,7 +116,7 @@ static const struct mutant planted[] = {
     {BLOCK_K, SIZES, "*before = __shfl_sync(~0u, end, 31);", ""},
     {TENSOR_K, SCHED, "(w->length + ALIGNED - 1) / ALIGNED * ALIGNED",
      "w->length"},
-    {BLOCK_M_HALVES, SCALED, "\"0, part * COLUMNS\"", "\"0, 0\""},
+    {BLOCK_M_HALVES, GEMM, "\"0, part * COLUMNS\"", "\"0, 0\""},
     {BLOCK_M_HALVES, LOOP, "t.column += part * COLUMNS;", ""},
     /* parts */
     {ROW_M, PROMOTE, "            mma_wait(0);\n", ""},

@@ -2,9 +2,8 @@
 /* templates.h: the templates into which defects are planted. */
 #pragma once
 
-#define DENSE       "templates/sm90/gemm_dense.cu"
+#define GEMM        "templates/sm90/gemm.cu"
 #define DEQUANT     "templates/sm90/gemm_dequant.cu"
-#define SCALED      "templates/sm90/gemm_scaled.cu"
 #define PTX         "templates/sm90/ptx.cu"
 #define RING        "templates/sm90/ring.cu"
 #define TILE_C      "templates/sm90/constants_tile.body.cu"

@@ -1,6 +1,12 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 /*
 //$ include "sm90/about_product.body.cu"
+//$ if factors ~= "none" and factors ~= "alpha" then
+** a and b are the stored codes: times their scales (struct factors) they are the values.
+//$ end
+//$ if quantize == "mainloop" then
+** a has bf16 values: their codes are made in shared memory.
+//$ end
 //$ if ragged == "m" then
 ** Rows of d outside every group are not written.
 //$ end
@@ -15,6 +21,11 @@ enum {
     A_BYTES = TILE_M * TILE_K * $(bytes),
     B_BYTES = TILE_N * TILE_K * $(bytes),
     STAGE_BYTES = A_BYTES + B_BYTES,
+//$ if quantize == "mainloop" then
+    VALUE_ROWS = TILE_M$(cluster.n > 1 and " / CTAS" or ""), /* of A, that this CTA makes */
+    VALUE_BYTES = VALUE_ROWS * TILE_K * 2, /* as they are copied */
+    VALUE_STAGES = $(value_stages),
+//$ end
     //$ include("sm90/constants_store.body.cu", { slab_columns = d_box[1] })
 };
 
@@ -36,11 +47,15 @@ enum {
 //$ include "sm90/extra.cu"
 
 //$ end
-//$ if gather ~= "none" then
+//$ if quantize == "mainloop" then
+//$ include "sm90/quantize_mainloop.cu"
+
+//$ elseif gather ~= "none" then
 //$ include "sm90/gather.cu"
 
 //$ end
-//$ include "sm90/multiply.cu"
+//$ local mainloop = whole and "promote_whole" or promote > 0 and "promote" or "multiply"
+//$ include("sm90/" .. mainloop .. ".cu")
 
 //$ if addend == "read" then
 //$ include "sm90/scale.cu"
@@ -57,10 +72,21 @@ $(name)(
 {
     const struct memory s = memory_layout();
     struct maps maps;
-//$ if factors ~= "none" then
+//$ if factors ~= "none" and factors ~= "lines" then
     struct factors factors;
 //$ end
+//$ if quantize == "mainloop" then
+    struct pipeline q = { 0, 0 }; /* in the ring of values */
+//$ end
     //$ include "sm90/setup.body.cu"
+//$ for _, p in ipairs(params) do
+//$ if p.kind == "sf" and factors ~= "lines" then
+    factors.$(p.member) = $(p.name);
+//$ end
+//$ end
+//$ if factors == "row" or factors == "squares" then
+    factors.columns = n;
+//$ end
 //$ if gather ~= "none" then
     //$ include "sm90/gather_setup.body.cu"
 //$ end
@@ -78,14 +104,19 @@ $(name)(
             //$ include "sm90/produce.body.cu"
         //$ include "sm90/check.body.cu"
         }
-//$ if gather ~= "none" then
+//$ if quantize == "mainloop" then
+        int unit = warp - 1;
+        while (uniformly(warp > 0 && queue_read(&s, &sequence, &t, &p, lane)))
+            quantize_tile(&s, &q, &p, &unit, (int)t.length - t.row, k, lane);
+//$ elseif gather ~= "none" then
         //$ include "sm90/gather.body.cu"
 //$ end
     } else {
         //$ include "sm90/sums.body.cu"
 
+//$ local scales = factors == "squares" and "&factors, &t, " or ""
 //$ local first = split == "m" and "part * ROWS, 0" or "0, part * COLUMNS"
-        //$ include("sm90/multiply.body.cu", { args = "&p, " .. first })
+        //$ include("sm90/multiply.body.cu", { args = "&p, " .. scales .. first })
     }
 //$ if cluster.m * cluster.n > 1 then
     cluster_sync(); /* no CTA leaves while another may still arrive on its barriers */
