@@ -34,35 +34,7 @@ enum {
     //$ include "sm100/constants.body.cu"
 };
 
-//$ include "sm90/ptx.cu"
-
-//$ include "sm100/ptx.cu"
-
-//$ include "common/sizes.c"
-
-//$ include("common/check_sizes.cu", { rolled = scheduler_rolled })
-
-//$ include "sm90/scheduler.cu"
-
-//$ local store = (d.bytes == 4 and "f32" or "16bit") .. (turned and "_turned" or "")
-//$ include("sm90/store_" .. store .. ".cu")
-
-//$ if factors ~= "none" then
-//$ include "sm90/factors.cu"
-
-//$ end
-//$ include "sm100/memory.cu"
-
-//$ include "sm90/ring.cu"
-
-//$ include "sm100/sums.cu"
-
-//$ include "sm90/copy.cu"
-
-//$ if gather ~= "none" then
-//$ include "sm90/gather.cu"
-
-//$ end
+//$ include "sm100/base.cu"
 //$ include "common/scale_place.c"
 
 //$ include "common/four_scales.cu"
