@@ -46,7 +46,6 @@ local function grid (ops, ragged, more)
     derive "threads" (function () return 8 * 32 end),
     derive "warp"    (function (v) return { v.tile.m // 2, v.tile.n // 4 } end),
     derive "turned"  (function () return false end),
-    derive "cluster" (function () return { 1, 1 } end),
 
     -- A CTA has the 99 KiB of shared memory that one may have there.
     derive "stages" (function (v) return v.tile.m == 64 and 3 or 2 end),

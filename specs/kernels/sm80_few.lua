@@ -53,7 +53,6 @@ kernels "sm80_few_m" {
   -- Warps side by side along n.
   derive "threads" (function () return 4 * 32 end),
   derive "warp"    (function (v) return { v.tile.m, v.tile.n // 4 } end),
-  derive "cluster" (function () return { 1, 1 } end),
 
   -- CTAs on a multiprocessor, which hide each other's waits; stages that they have room for there,
   -- on sm_120a one CTA has all of it. Scales of 16 values, activations next to six CTAs, and 64

@@ -46,7 +46,6 @@ local function grid(arch, ragged, ops, extra, scatter)
     derive "threads" (function (v) return 4 * 32 end),
     derive "warp"    (function (v) return { v.tile.m // 2, v.tile.n // 2 } end),
     derive "turned"  (function () return false end),
-    derive "cluster" (function (v) return { 1, 1 } end),
 
     -- Two CTAs, four of the small tile, share the 100 KiB that sm_86, sm_89 and sm_120 have.
     derive "stages" (function (v)

@@ -44,7 +44,6 @@ local function grid (ops, ragged, more, scatter)
     derive "threads" (function () return 4 * 32 end),
     derive "warp"    (function (v) return { v.tile.m // 2, v.tile.n // 2 } end),
     derive "turned"  (function () return false end),
-    derive "cluster" (function () return { 1, 1 } end),
 
     -- The type of dequantized codes: scaled ones need bf16's range, and f16 holds all others.
     derive "dequantized" (function (v)

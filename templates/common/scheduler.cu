@@ -5,14 +5,14 @@
 ** nothing is written, so sizes may change between launches.
 **
 ** Order: group by group; inside a group, bands of strips, one tile of each strip after the
-** other, so that the CTAs at work share rows of A and columns of B in L2. A strip is a
+** other. Tiles at work at a time so cover an area about as high as wide: products share rows of A
+** and columns of B in L2, casts read and write long pieces of rows and columns. A strip is a
 //$ if ragged == "n" then
 ** column of tiles: each group has as many rows, but not as many columns.
 //$ else
 ** row of tiles: each group has as many columns.
 //$ end
 */
-//$ local columns = cluster.n > 1 and "CTAS * TILE_N" or "TILE_N"
 struct tile {
     int group;
 //$ if ragged ~= "none" then
@@ -33,10 +33,10 @@ FN void tile_place(struct tile *t, unsigned int number, unsigned int strips,
 
 //$ if ragged == "n" then
     t->row = (int)(position * TILE_M);
-    t->column = (int)(strip * $(columns));
+    t->column = (int)(strip * TILE_N);
 //$ else
     t->row = (int)(strip * TILE_M);
-    t->column = (int)(position * $(columns));
+    t->column = (int)(position * TILE_N);
 //$ end
 }
 

@@ -12,8 +12,6 @@
 */
 //$ include "quantize/head.cu"
 
-//$ include "common/scheduler_next.cu"
-
 //$ include "quantize/given.cu"
 
 //$ include "quantize/sum_lanes.cu"

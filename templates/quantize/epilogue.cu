@@ -22,8 +22,6 @@
 */
 //$ include "quantize/head.cu"
 
-//$ include "common/scheduler_next.cu"
-
 //$ include "quantize/epilogue_rows.cu"
 
 /* The caller's arguments, common to all tiles. */

@@ -53,7 +53,7 @@ enum {
 
 //$   end
 //$ end
-//$ include "quantize/scheduler.cu"
+//$ include "common/scheduler.cu"
 
 //$ if scale then
 //$ include "quantize/storage.c"

@@ -10,8 +10,6 @@
 */
 //$ include "quantize/head.cu"
 
-//$ include "common/scheduler_next.cu"
-
 //$ include "quantize/packed.cu"
 
 //$ include "quantize/pairs.cu"

@@ -10,8 +10,6 @@
 */
 //$ include "quantize/head.cu"
 
-//$ include "common/scheduler_next.cu"
-
 enum { COLUMNS = 64 };
 
 extern "C" __global__ void __launch_bounds__(THREADS, $(ctas))

@@ -17,8 +17,6 @@
 */
 //$ include "quantize/head.cu"
 
-//$ include "common/scheduler_next.cu"
-
 //$ include "quantize/load.cu"
 
 //$ include "quantize/coord.cu"
