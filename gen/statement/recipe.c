@@ -274,15 +274,11 @@ static int check_dy(struct qg *q, const struct qg_word *word,
     return 1;
 }
 
-/* Stack index 1: the table. Later parts know nothing else of the recipe.
-   Raises beyond QG_MAX_RECIPES. */
+/* Stack index 1: the table. Later parts know nothing else of the recipe. */
 int qg_recipe_take(struct qg *q, struct qg_word *word)
 {
     struct qg_recipe *recipe;
 
-    if (++q->nrecipes > QG_MAX_RECIPES)
-        qg_diag_raise(q->L, QG_E_MANY, QG_MAX_RECIPES, "recipes");
-    recipe = qg_mem_new(q, sizeof *recipe);
     recipe->location = word->location;
     recipe->name = word->name;
     recipe->accum = QUERN_F32;

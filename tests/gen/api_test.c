@@ -186,6 +186,25 @@ TEST(many_recipes)
     qg_close(q);
 }
 
+/* As many as docs/recipes.md promises; one more is a case of diagnostics. */
+TEST(most_recipes)
+{
+    static const char most[] =
+        "for i = 1, 128 do\n"
+        "  recipe(\"r\" .. i) {\n"
+        "    element = { x = bf16, w = bf16, dy = bf16 }, d = bf16 }\n"
+        "end\n";
+    struct files files = {.count = 0};
+    struct qg *q;
+
+    files_put(&files, "specs/recipes/x.lua", most, strlen(most));
+    q = open_files(&files);
+    assert_string_equal(qg_diagnostics(q), "");
+    assert_int_equal(qg_registry(q)->nrecipes, 128);
+    qg_close(q);
+    files_free(&files);
+}
+
 /* After the tree's specs Lua's stack is larger than at first, and moves when
    an error unwinds it. */
 TEST(refusals_last)
