@@ -75,11 +75,6 @@ const struct qg_node *qg_trace_at(lua_State *L, int index)
     return qg_object_at(L, index, VALUE);
 }
 
-int qg_trace_is(lua_State *L, int index)
-{
-    return qg_trace_at(L, index) != NULL;
-}
-
 /* A float is rounded to fp32 once, here; infinity and NaN go as bits. */
 const struct qg_node *qg_trace_constant(lua_State *L, enum qg_kind kind,
                                         double value)

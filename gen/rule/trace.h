@@ -91,13 +91,12 @@ const struct qg_node *qg_trace_operand(lua_State *, int index, enum qg_kind,
 const struct qg_node *qg_trace_constant(lua_State *, enum qg_kind, double);
 const struct qg_node *qg_trace_at(lua_State *, int index); /* NULL: plain */
 int qg_trace_push(lua_State *, const struct qg_node *);
-int qg_trace_is(lua_State *, int index);
 extern const char *const qg_trace_kinds[QG_KINDS];
 /* The E8M0 code's 2^(127 - code), which values are multiplied by. */
 const struct qg_node *qg_trace_multiplier(lua_State *, const struct qg_node *);
 
-/* A rule as a C function: `head` is all up to its body, and assigns the stored
-   scale to *sf, or to `stored` if that is not NULL; returns the factor. */
+/* A rule as a C function that assigns the stored scale to *sf and returns the
+   factor; `head` is all up to its body. */
 void qg_trace_print(struct qg *, struct qg_text *, const char *head,
                     const struct qg_node *stored, const struct qg_node *factor,
                     int language);

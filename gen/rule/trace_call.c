@@ -75,7 +75,7 @@ static enum qg_kind common_kind(lua_State *L, int first)
 
 static int is_plain(lua_State *L, int first)
 {
-    return !qg_trace_is(L, first) && !qg_trace_is(L, first + 1);
+    return !qg_trace_at(L, first) && !qg_trace_at(L, first + 1);
 }
 
 /* Plain numbers give a plain boolean, which select takes as well. */

@@ -138,15 +138,12 @@ void qg_trace_print(struct qg *q, struct qg_text *out, const char *head,
     p->q = q;
     p->out = out;
     p->language = language == QG_CUDA;
-    if (stored)
-        visit(p, stored);
+    visit(p, stored);
     visit(p, factor);
     qg_text_print(q, out, "%s\n{\n", head);
     put_names(p);
-    if (stored) {
-        qg_text_put(q, out, "    *sf = ");
-        put_statement(p, stored);
-    }
+    qg_text_put(q, out, "    *sf = ");
+    put_statement(p, stored);
     qg_text_put(q, out, "    return ");
     put_statement(p, factor);
     qg_text_put(q, out, "}\n");

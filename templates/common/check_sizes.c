@@ -1,10 +1,9 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-//$ local fn = arch == "host" and "static" or "FN"
 //$ include "common/size_rules.c"
 
 /* Record the first group that breaks a rule: code, group, low and high word of the value. 1 if one
    does. */
-$(fn) int check_sizes(const void *first_dims, const void *offsets, int bytes, int groups,
+static int check_sizes(const void *first_dims, const void *offsets, int bytes, int groups,
                        unsigned int rows, unsigned int *error)
 {
     unsigned int end = 0;
