@@ -109,11 +109,9 @@ struct qg {
     int globals, env, template_globals; /* references */
 
     struct qg_word *words;          /* of the file being loaded */
+    struct qg_word *declared;       /* those of all statements, last first */
     int uses, statements, nrecipes; /* of words, in all files */
     struct qg_recipe *recipes;
-    struct qg_layout *layouts;
-    struct qg_ragged *ragged;
-    struct qg_storage *storages;
     struct qg_kernels *kernels, *extensions;
     struct qg_shipped *shipped;
     struct qg_evidence *evidence;

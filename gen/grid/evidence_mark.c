@@ -6,29 +6,14 @@
 
 #include <string.h>
 
-/* The first of the sorted points whose name is not before the text. */
-static int find_first(const struct qg *q, const char *text, size_t length)
-{
-    int low = 0, high = q->npoints;
-
-    while (low < high) {
-        const int middle = (low + high) / 2;
-
-        if (strncmp(q->sorted[middle]->kernel.name, text, length) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 static void mark(struct qg *q, const struct qg_evidence *evidence)
 {
     const size_t whole = strlen(evidence->name) + 1;
     const int several = whole > 1 && evidence->name[whole - 2] == '*';
     const size_t length = several ? whole - 2 : whole;
 
-    for (int i = find_first(q, evidence->name, length); i < q->npoints; i++) {
+    for (int i = qg_grid_first(q, q->npoints, evidence->name, length);
+         i < q->npoints; i++) {
         struct qn_kernel *kernel = &q->sorted[i]->kernel;
 
         if (strncmp(kernel->name, evidence->name, length) != 0)

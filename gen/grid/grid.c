@@ -19,73 +19,17 @@
 
 /* ----------------------------------------------------------- names to parts */
 
-/* Lists of statements all begin with their location and name, end with next. */
-#define FIND(list, wanted)                                                     \
-    for (; list && strcmp(list->name, wanted); list = list->next)
-
-#define TRY_ALL(nearest, list)                                                 \
-    for (; list; list = list->next)                                            \
-    qg_nearest_try(nearest, list->name)
-
 static struct qg_location field_place(struct qg *q, const struct qg_kernels *k,
                                       const char *field)
 {
     return qg_lex_field(q, k->location, field, 1);
 }
 
-/* A name that no statement declares, at the line of the field that has it. */
-static void unknown(struct qg *q, const struct qg_kernels *k, const char *what,
-                    const char *name, struct qg_nearest *nearest)
+/* The statement that a field of that word names; NULL and noted. */
+static const void *named(struct qg *q, const struct qg_kernels *k,
+                         const char *field, const char *name)
 {
-    qg_diag_note(q, field_place(q, k, what), QG_E_UNKNOWN_NAME, what, name,
-                 qg_nearest_hint(nearest, "declare it: ", qg_word_usage(what)));
-}
-
-static const struct qg_layout *
-find_layout(struct qg *q, const struct qg_kernels *k, const char *name)
-{
-    const struct qg_layout *found = q->layouts, *other = q->layouts;
-    struct qg_nearest nearest;
-
-    FIND(found, name);
-    if (!found) {
-        qg_nearest_start(&nearest, name);
-        TRY_ALL(&nearest, other);
-        unknown(q, k, "layout", name, &nearest);
-    }
-    return found;
-}
-
-static const struct qg_ragged *
-find_ragged(struct qg *q, const struct qg_kernels *k, const char *name)
-{
-    const struct qg_ragged *found = q->ragged, *other = q->ragged;
-    struct qg_nearest nearest;
-
-    FIND(found, name);
-    if (!found) {
-        qg_nearest_start(&nearest, name);
-        TRY_ALL(&nearest, other);
-        unknown(q, k, "ragged", name, &nearest);
-    }
-    return found;
-}
-
-/* A statement without recipe = takes all that match; one with it must find it,
-   or a misspelled name would silently make no kernel. */
-static void check_recipe(struct qg *q, const struct qg_kernels *k)
-{
-    const struct qg_recipe *found = q->recipes, *other = q->recipes;
-    struct qg_nearest nearest;
-
-    if (!k->recipe)
-        return;
-    FIND(found, k->recipe);
-    if (found)
-        return;
-    qg_nearest_start(&nearest, k->recipe);
-    TRY_ALL(&nearest, other);
-    unknown(q, k, "recipe", k->recipe, &nearest);
+    return qg_word_find(q, field, name, field_place(q, k, field));
 }
 
 /* Templates are known by now; whether they compile is seen when one is used. */
@@ -218,7 +162,7 @@ static int expand_ragged(struct qg *q, struct qg_variant *variant)
     const struct qg_kernels *k = variant->kernels;
 
     for (int i = 0; i < k->ragged.count; i++) {
-        variant->ragged = find_ragged(q, k, k->ragged.at[i]);
+        variant->ragged = named(q, k, "ragged", k->ragged.at[i]);
         if (variant->ragged && expand_recipes(q, variant))
             return 1;
     }
@@ -262,7 +206,10 @@ static int expand_casts(struct qg *q, struct qg_variant *v)
 /* Values that do not depend on the variant. */
 static void prepare(struct qg *q, struct qg_kernels *k)
 {
-    check_recipe(q, k);
+    /* a statement without recipe = takes all that match; one with it must find
+       it, or a misspelled name would silently make no kernel */
+    if (k->recipe)
+        named(q, k, "recipe", k->recipe);
     check_template(q, k);
     share_rules(q, k);
     qg_param_list(q, k, 0);
@@ -282,7 +229,7 @@ static void expand_kernels(struct qg *q, struct qg_kernels *k)
             return;
     }
     for (int i = 0; i < k->layout.count; i++) {
-        variant.layout = find_layout(q, k, k->layout.at[i]);
+        variant.layout = named(q, k, "layout", k->layout.at[i]);
         for (int j = 0; variant.layout && j < k->op.count; j++) {
             variant.op = k->op.at[j];
             if (expand_ragged(q, &variant))
@@ -313,6 +260,30 @@ static void sort_points(struct qg *q)
         q->sorted[i++] = point;
     if (i)
         qsort(q->sorted, (size_t)i, sizeof *q->sorted, by_name);
+}
+
+int qg_grid_first(const struct qg *q, int count, const char *text,
+                  size_t length)
+{
+    int low = 0;
+
+    while (low < count) {
+        const int middle = (low + count) / 2;
+
+        if (strncmp(q->sorted[middle]->kernel.name, text, length) < 0)
+            low = middle + 1;
+        else
+            count = middle;
+    }
+    return low;
+}
+
+struct qg_point *qg_grid_find(const struct qg *q, int count, const char *name)
+{
+    const int i = qg_grid_first(q, count, name, strlen(name) + 1);
+
+    return i < count && !strcmp(q->sorted[i]->kernel.name, name) ? q->sorted[i]
+                                                                 : NULL;
 }
 
 /* Two statements that make the same kernel; once for each pair. */
@@ -349,20 +320,10 @@ static void find_twins(struct qg *q)
 /* How a recipe's scales are stored. Returns 0, or 1 and noted. */
 static int find_storage(struct qg *q, struct qg_scale *scale)
 {
-    const struct qg_storage *found = q->storages, *other = q->storages;
-    struct qg_nearest nearest;
-
-    FIND(found, scale->storage);
-    scale->stored = found;
-    if (found)
-        return 0;
-    qg_nearest_start(&nearest, scale->storage);
-    TRY_ALL(&nearest, other);
-    qg_diag_note(
-        q, qg_lex_field(q, scale->location, "storage", 1), QG_E_UNKNOWN_NAME,
-        "storage", scale->storage,
-        qg_nearest_hint(&nearest, "declare it: ", qg_word_usage("storage")));
-    return 1;
+    scale->stored =
+        qg_word_find(q, "storage", scale->storage,
+                     qg_lex_field(q, scale->location, "storage", 1));
+    return !scale->stored;
 }
 
 /* Tensors that share a description are looked at once. */

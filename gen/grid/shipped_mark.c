@@ -5,32 +5,11 @@
 
 #include <string.h>
 
-/* NULL if neither a kernel nor a rejected point has the name. */
-static struct qg_point *find_point(struct qg *q, const char *name)
-{
-    struct qg_point wanted = {.kernel = {.name = name, .spec = ""}};
-    struct qg_point *key = &wanted, **found;
-    int low = 0, high = q->npoints;
-
-    while (low < high) {
-        int middle = (low + high) / 2;
-
-        found = &q->sorted[middle];
-        if (strcmp((*found)->kernel.name, key->kernel.name) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    if (low < q->npoints && !strcmp(q->sorted[low]->kernel.name, name))
-        return q->sorted[low];
-    return NULL;
-}
-
 /* Shipped kernels must exist: a name that has gone stale would drop a kernel
    from the build without a word. */
 static void ship(struct qg *q, const struct qg_shipped *shipped)
 {
-    struct qg_point *point = find_point(q, shipped->name);
+    struct qg_point *point = qg_grid_find(q, q->npoints, shipped->name);
     struct qg_nearest nearest;
 
     if (!point) {

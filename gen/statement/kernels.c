@@ -248,15 +248,14 @@ int qg_kernels_take(struct qg *q, struct qg_word *word)
     kernels->scale = (struct qg_names){1, {"none"}};
     kernels->epilogue = (struct qg_names){1, {"store"}};
     kernels->form = (struct qg_names){1, {"plain"}};
-    for (struct qg_kernels *other = q->kernels; other; other = other->next)
-        if (!strcmp(other->name, word->name) &&
-            qg_word_taken(q, word, other->location))
-            return 0;
+    if (qg_word_taken(q, word))
+        return 0;
     errors = qg_field_read(q, word, &qg_kernels_fields, kernels);
     errors += qg_kernels_items(q, kernels);
     if (errors || check_family(q, kernels))
         return 0;
     kernels->next = q->kernels;
     q->kernels = kernels;
+    qg_word_declare(q, word, kernels);
     return 0;
 }

@@ -22,15 +22,11 @@ int qg_layout_take(struct qg *q, struct qg_word *word)
 {
     struct qg_layout *layout = qg_mem_new(q, sizeof *layout);
 
-    layout->location = word->location;
     layout->name = word->name;
-    for (struct qg_layout *other = q->layouts; other; other = other->next)
-        if (!strcmp(other->name, word->name) &&
-            qg_word_taken(q, word, other->location))
-            return 0;
+    if (qg_word_taken(q, word))
+        return 0;
     if (qg_field_read(q, word, &qg_layout_fields, layout))
         return 0;
-    layout->next = q->layouts;
-    q->layouts = layout;
+    qg_word_declare(q, word, layout);
     return 0;
 }

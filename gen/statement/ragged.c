@@ -27,22 +27,16 @@ int qg_ragged_take(struct qg *q, struct qg_word *word)
 {
     struct qg_ragged *ragged = qg_mem_new(q, sizeof *ragged);
 
-    *ragged = (struct qg_ragged){.location = word->location,
-                                 .name = word->name,
-                                 .a = "none",
-                                 .b = "none",
-                                 .d = "none"};
-    for (struct qg_ragged *other = q->ragged; other; other = other->next)
-        if (!strcmp(other->name, word->name) &&
-            qg_word_taken(q, word, other->location))
-            return 0;
+    *ragged = (struct qg_ragged){
+        .name = word->name, .a = "none", .b = "none", .d = "none"};
+    if (qg_word_taken(q, word))
+        return 0;
     if (qg_list_find(&qg_list_axes, word->name) < 0) {
         qg_diag_note(q, word->location, QG_E_RAGGED_NAME, word->name);
         return 0;
     }
     if (qg_field_read(q, word, &qg_ragged_fields, ragged))
         return 0;
-    ragged->next = q->ragged;
-    q->ragged = ragged;
+    qg_word_declare(q, word, ragged);
     return 0;
 }

@@ -277,21 +277,20 @@ static int check_dy(struct qg *q, const struct qg_word *word,
 /* Stack index 1: the table. Later parts know nothing else of the recipe. */
 int qg_recipe_take(struct qg *q, struct qg_word *word)
 {
-    struct qg_recipe *recipe;
+    struct qg_recipe *recipe = qg_mem_new(q, sizeof *recipe);
 
     recipe->location = word->location;
     recipe->name = word->name;
     recipe->accum = QUERN_F32;
     recipe->doc = qg_files_doc(q, word->location);
-    for (struct qg_recipe *other = q->recipes; other; other = other->next)
-        if (!strcmp(other->name, word->name) &&
-            qg_word_taken(q, word, other->location))
-            return 0;
+    if (qg_word_taken(q, word))
+        return 0;
     if (qg_field_read(q, word, &qg_recipe_fields, recipe) ||
         check_dy(q, word, recipe) || check_scales(q, recipe))
         return 0;
     recipe->next = q->recipes;
     q->recipes = recipe;
+    qg_word_declare(q, word, recipe);
     return 0;
 }
 

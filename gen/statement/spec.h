@@ -30,6 +30,8 @@ struct qg_word {
     int done; /* it got its table or function */
     int used; /* the value that it gave was put into a statement */
     struct qg_word *next;
+    const void *declared;   /* the statement, once it is kept */
+    struct qg_word *before; /* that declared the one before */
 };
 
 /* How a matrix of scales is in memory. */
@@ -41,7 +43,6 @@ struct qg_storage {
     struct {
         int rows, columns;
     } pad; /* to multiples of */
-    struct qg_storage *next;
 };
 
 /* The values that share a scale. */
@@ -104,17 +105,13 @@ struct qg_recipe {
 };
 
 struct qg_layout {
-    struct qg_location location;
     const char *name;
     const char *a, *b;
-    struct qg_layout *next;
 };
 
 struct qg_ragged {
-    struct qg_location location;
     const char *name;
     const char *a, *b, *d;
-    struct qg_ragged *next;
 };
 
 enum qg_item_kind { QG_AXIS, QG_DERIVE, QG_REQUIRES, QG_REJECT, QG_WITHOUT };

@@ -79,16 +79,13 @@ int qg_storage_take(struct qg *q, struct qg_word *word)
     storage->name = word->name;
     storage->groups = "together";
     storage->pad.rows = storage->pad.columns = 1;
-    for (struct qg_storage *other = q->storages; other; other = other->next)
-        if (!strcmp(other->name, word->name) &&
-            qg_word_taken(q, word, other->location))
-            return 0;
+    if (qg_word_taken(q, word))
+        return 0;
     if (qg_field_read(q, word, &qg_storage_fields, storage) ||
         check_pad(q, storage))
         return 0;
     if (!strcmp(storage->order, "tiles") && take_tiles(q, storage))
         return 0;
-    storage->next = q->storages;
-    q->storages = storage;
+    qg_word_declare(q, word, storage);
     return 0;
 }

@@ -168,17 +168,56 @@ const char *qg_word_print(struct qg *q, const struct qg_word *word)
     return qg_mem_print(q, "%s '%s'", word->kind->word, word->name);
 }
 
+/* The word that declared the statement; NULL if none did. */
+static const struct qg_word *declared(const struct qg *q, const char *word,
+                                      const char *name)
+{
+    const struct qg_word *at = q->declared;
+
+    while (at && (strcmp(at->kind->word, word) || strcmp(at->name, name)))
+        at = at->before;
+    return at;
+}
+
 /* Both locations are named: either may be the one to change. The statement's
    parts were made before it: that they are used nowhere now is no second
    error. */
-int qg_word_taken(struct qg *q, const struct qg_word *word,
-                  struct qg_location before)
+int qg_word_taken(struct qg *q, const struct qg_word *word)
 {
+    const struct qg_word *other = declared(q, word->kind->word, word->name);
+
+    if (!other)
+        return 0;
     for (struct qg_word *part = q->words; part; part = part->next)
         part->used = 1;
     qg_diag_note(q, word->location, QG_E_TWICE, word->kind->word, word->name,
-                 qg_files_print(q, before));
+                 qg_files_print(q, other->location));
     return 1;
+}
+
+void qg_word_declare(struct qg *q, struct qg_word *word, const void *statement)
+{
+    word->declared = statement;
+    word->before = q->declared;
+    q->declared = word;
+}
+
+const void *qg_word_find(struct qg *q, const char *word, const char *name,
+                         struct qg_location location)
+{
+    const struct qg_word *found = declared(q, word, name);
+    struct qg_nearest nearest;
+
+    if (found)
+        return found->declared;
+    qg_nearest_start(&nearest, name);
+    for (found = q->declared; found; found = found->before)
+        if (!strcmp(found->kind->word, word))
+            qg_nearest_try(&nearest, found->name);
+    qg_diag_note(
+        q, location, QG_E_UNKNOWN_NAME, word, name,
+        qg_nearest_hint(&nearest, "declare it: ", qg_word_usage(word)));
+    return NULL;
 }
 
 int qg_word_function(struct qg *q, const struct qg_word *word)

@@ -25,8 +25,12 @@ void qg_word_add(lua_State *, const struct qg_word_kind *);
 #define QG_ITEM  "entry"
 #define QG_SCALE "scale"
 /* Note a name that is declared already. Returns 1 then. */
-int qg_word_taken(struct qg *, const struct qg_word *,
-                  struct qg_location before);
+int qg_word_taken(struct qg *, const struct qg_word *);
+/* Keep a statement for those that name it. */
+void qg_word_declare(struct qg *, struct qg_word *, const void *statement);
+/* The statement of a word and a name; NULL and noted at the location. */
+const void *qg_word_find(struct qg *, const char *word, const char *name,
+                         struct qg_location);
 /* The function at stack index 1 as a reference; 0 and noted otherwise. */
 int qg_word_function(struct qg *, const struct qg_word *);
 /* The word with its name, if it has one, for messages: "recipe 'x'". */

@@ -192,10 +192,9 @@ static struct qg_point *find_point(struct qg *q, const char *name)
 {
     struct qg_point *point;
 
-    for (int i = 0; i < q->registry.nkernels; i++)
-        if (!strcmp(q->registry.kernels[i].name, name))
-            return q->sorted[i];
-    point = q->lazy ? qg_grid_one(q, name) : NULL;
+    if (!q->lazy)
+        return qg_grid_find(q, q->registry.nkernels, name);
+    point = qg_grid_one(q, name);
     if (point)
         point->row = &point->kernel;
     return point;
