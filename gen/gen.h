@@ -80,9 +80,10 @@ QUERN_API int qg_selects(const struct qg_selection *selection,
                          const struct qn_kernel *kernel);
 
 /* Write the selected kernels' files (symbol.cu, symbol.c), registry.c and
-   quern_kernels.h into `dir`, which is made if it is missing. All or nothing:
-   on an error, files that were there stay as they were. A file whose text has
-   not changed is not touched. `*count` (may be NULL) is the number of kernels.
+   quern_kernels.h into `dir`, which is made if it is missing. All texts exist
+   before the first file is touched, and no file is half written: on an error
+   of the file system, each is as it was or as it should be. A file whose text
+   has not changed is not touched. `*count` (may be NULL) is the number of kernels.
    Returns 0; or with a diagnostic 1 (nothing selected, template), or 2 where
    the file system does not take it. */
 QUERN_API int qg_emit(struct qg *, const char *dir,

@@ -84,7 +84,7 @@
     X(KERNELS_MIXED, "kernels '%s' lists op '%s' next to '%s'; products and "  \
                      "casts are made by different templates")                  \
     X(ITEM_KIND, "entry %lld of kernels '%s' is %s; it takes axis, derive, "   \
-                 "requires and reject")                                        \
+                 "requires, reject and without")                               \
     X(ITEM_COUNT, "kernels '%s' has more than %d entries")                     \
     X(ITEM_FUNCTION, "%s takes a function of v, not %s; write: %s")            \
     X(ITEM_NAME, "'%s' is already taken at %s; choose another name")           \
@@ -185,6 +185,6 @@
       "line %d of the text does not fit together, from here on: %.*s")         \
     /* calls */                                                                \
     X(KERNEL_UNKNOWN, "no kernel is called '%s'; %s")                          \
-    X(NOTHING_SELECTED, "no kernel matches%s%s%s%s%s")                         \
+    X(NOTHING_SELECTED, "no %skernel%s%s %s%s%s")                              \
     X(RULE_UNKNOWN, "recipe '%s' %s")                                          \
     X(WRITE, "cannot write %s: %s")

@@ -38,8 +38,12 @@ static void nothing(struct qg *q, const struct qg_selection *s)
     const char *filter = s->filter && s->filter[0] ? s->filter : NULL;
 
     qg_diag_note(q, (struct qg_location){-1, 0}, QG_E_NOTHING_SELECTED,
-                 filter ? " '" : "", filter ? filter : "", filter ? "'" : "",
-                 s->arch ? " of " : "", s->arch ? s->arch : "");
+                 s->shipped ? "shipped " : "", s->arch ? " of " : "",
+                 s->arch ? s->arch : "",
+                 filter     ? "matches '"
+                 : s->takes ? "matches"
+                            : "exists",
+                 filter ? filter : "", filter ? "'" : "");
 }
 
 static int count_selected(const struct qg *q, const struct qg_selection *s)

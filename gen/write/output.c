@@ -134,7 +134,7 @@ static int rename_over(const char *dir, const struct qg_output_file *file)
            join(to, dir, file->name, "") && !rename(from, to);
 }
 
-/* After a failure: the folder is as it was. */
+/* After a failure: no other files are left. */
 static void remove_beside(const char *dir, struct qg_output_file *files,
                           int count)
 {

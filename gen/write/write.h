@@ -39,6 +39,6 @@ struct qg_output_file {
     int written;
 };
 
-/* Write all files into a folder, or none. Returns 0, or 1 and noted. */
+/* Write files into a folder, none of them half. Returns 0, or 1 and noted. */
 int qg_output_write(struct qg *, const char *dir, struct qg_output_file *files,
                     int count);

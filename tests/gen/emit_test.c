@@ -140,10 +140,10 @@ TEST(emit_selects)
     assert_int_equal(count_of(q, NULL, "16*", 0), -1);
     assert_int_equal(count_of(q, "sm_90a", "nonsense", 0), -1);
     assert_string_equal(qg_diagnostics(q),
-                        "error: no kernel matches 'nonsense' of sm_90a\n");
+                        "error: no kernel of sm_90a matches 'nonsense'\n");
     assert_int_equal(count_of(q, "sm_100a", NULL, 0), -1);
     assert_string_equal(qg_diagnostics(q),
-                        "error: no kernel matches of sm_100a\n");
+                        "error: no kernel of sm_100a exists\n");
     qg_close(q);
 }
 
