@@ -447,7 +447,11 @@ static int call(struct qg *q, const struct qg_item *item)
 /* Returns 0, or -1 and noted. */
 static int derive(struct qg *q, const struct qg_item *item)
 {
-    if (call(q, item) || check_derived(q, item))
+    if (item->constant)
+        lua_rawgeti(q->L, LUA_REGISTRYINDEX, item->function);
+    else if (call(q, item))
+        return -1;
+    if (check_derived(q, item))
         return -1;
     lua_setfield(q->L, 1, item->name);
     return 0;

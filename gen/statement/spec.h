@@ -124,6 +124,7 @@ struct qg_item {
     const char *name;
     const char *reason; /* requires, reject */
     int function;       /* derive, reject, without: reference */
+    int constant;       /* derive: the reference is to the value itself */
     struct qg_value values[QG_MAX_VALUES];
     int count;
 };

@@ -37,7 +37,7 @@ static const struct qg_word_kind kinds[] = {
      "axis \"name\" { value, value, ... }",
      "choices that make one kernel each"},
     {"derive", QG_IDENTIFIER, 1, qg_derive_take,
-     "derive \"name\" (function (v) return ... end)",
+     "derive \"name\" (function (v) return ... end), or (256)",
      "a value that follows from those before it"},
     {"requires", QG_SENTENCE, 1, qg_requires_take,
      "requires \"k % 8 == 0\" \"reason\"",

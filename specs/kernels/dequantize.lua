@@ -9,7 +9,7 @@ kernels "factors" {
   template = "common/factors.cu",
   params = { "a_global", "b_global", "alpha", "beta", "scalar_step", "factors", "first_dims",
              "offsets", "sizes_bytes", "groups", "m", "align", "device_sizes", "flags", "noop" },
-  derive "threads" (function () return 256 end),
+  derive "threads" (256),
 }
 
 -- The same values as FP8 in blocks, where they fit: four bits under powers of two.
@@ -22,9 +22,9 @@ for of, tensors in pairs { tokens = { "x", "dy" }, weights = { "w" } } do
     params = table.join({ "row", "row_stride", "row_sf", "column", "column_stride", "column_sf",
                           "out", "out_stride", "out_sf", "flags", "groups", "m", "k", "noop" },
                         sizes),
-    derive "threads" (function () return 256 end),
-    derive "band" (function () return 16 end),
-    derive "ctas" (function () return 3 end),
+    derive "threads" (256),
+    derive "band" (16),
+    derive "ctas" (3),
     reject "only a power of two leaves a value its digits"
       (function (v) return v.scale.type ~= "e8m0" or v.scale.span ~= "block" end),
     reject "scales of a second level would have to be factors of sums"
@@ -38,8 +38,8 @@ kernels "range" {
   template = "common/range.cu",
   params = { "a", "a_stride", "a_sf", "b", "b_stride", "b_sf", "first_dims", "offsets",
              "sizes_bytes", "groups", "m", "n", "k", "flags", "noop", "error" },
-  derive "threads" (function () return 256 end),
-  derive "ctas" (function () return 3 end),
+  derive "threads" (256),
+  derive "ctas" (3),
   reject "only a power of two leaves a value its digits"
     (function (v) return v.scale.type ~= "e8m0" or v.scale.span ~= "block" or v.scale.global end),
 }

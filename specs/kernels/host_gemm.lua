@@ -22,8 +22,8 @@ local back = { "alpha", "scalar_step", "saved", "saved_stride", "probability", "
 -- Sums that fit into the vector registers, of 4 floats as of 16, and how many products at once.
 local function tiles (microbatches)
   return
-  derive "tile" (function () return { 4, 16, 128 } end),
-  derive "microbatches" (function () return microbatches end)
+  derive "tile" { 4, 16, 128 },
+  derive "microbatches" (microbatches)
 end
 
 -- Rows of A by indices: where each has fp32 scales of its own, as on GPUs.
@@ -39,7 +39,7 @@ end
 
 local function any_activation ()
   return
-  derive "activation" (function () return "any" end),
+  derive "activation" "any",
   tiles(1)
 end
 

@@ -7,8 +7,8 @@ kernels "outside" {
   op = "outside", of = "x", input = "f32", element = bf16, scale = "none",
   arch = { "sm_80", "sm_90a", "sm_100f", "sm_120a" }, template = "common/outside.cu",
   params = params,
-  derive "threads" (function () return 256 end),
-  derive "ctas" (function () return 4 end),
+  derive "threads" (256),
+  derive "ctas" (4),
 }
 
 kernels "host_outside" {

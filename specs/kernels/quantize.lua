@@ -30,8 +30,8 @@ inputs.forward = join(inputs.forward, { "saved", "saved_stride" })
 -- that memory and 128 registers are enough: three are no faster, as all wait for memory.
 local function common ()
   return
-  derive "threads" (function () return 256 end),
-  derive "band" (function () return 16 end),
+  derive "threads" (256),
+  derive "band" (16),
   derive "stages" (function (v)
     local copied = v.form == "plain" and v.input.type ~= "copy"
     return copied and (v.input.bits == 16 or v.arch ~= "sm_120a") and 2 or 1
@@ -92,10 +92,10 @@ kernels "cast_rows" {
   op = "quantize", of = { "x", "dy" }, input = wide, form = "rows", element = narrow,
   scale = "blocked", arch = "sm_90a", template = "quantize/rows.cu",
   params = join(inputs.plain, tokens, { "row", "row_stride", "row_sf" }, shape, sizes),
-  derive "threads" (function () return 416 end),
-  derive "band" (function () return 1 end),
-  derive "smem" (function () return 13 * 16384 end), -- 13 warps, rows of 8192 values in 16 bits
-  derive "ctas" (function () return 1 end),
+  derive "threads" (416),
+  derive "band" (1),
+  derive "smem" (13 * 16384), -- 13 warps, rows of 8192 values in 16 bits
+  derive "ctas" (1),
   reject "only rows with one scale are read twice" (function (v) return v.scale.span ~= "row" end),
   reject "stochastic rounding draws values for tiles" (function (v) return v.scale.stochastic end),
 }
@@ -107,9 +107,9 @@ kernels "cast_zeros" {
   params = join(inputs.plain, { "in_pointers", "row", "row_stride", "row_sf", "column",
                                 "column_stride", "column_sf" }, shape),
   without "in in_stride in_pointers" (function (v) return v.input.type == "copy" end),
-  derive "threads" (function () return 256 end),
-  derive "band" (function () return 16 end),
-  derive "ctas" (function () return 4 end),
+  derive "threads" (256),
+  derive "band" (16),
+  derive "ctas" (4),
   reject "other casts are for scales without zero points"
     (function (v) return not v.scale.zeros end),
 }
@@ -121,8 +121,8 @@ for of, tensors in pairs { tokens = { "x", "dy" }, weights = { "w" } } do
     params = join(copies, { "out", "out_stride" },
                   of == "tokens" and join(shape, sizes, { "align" }) or shape),
     without "row_global column_global" (function (v) return not v.scale.global end),
-    derive "threads" (function () return 256 end),
-    derive "band" (function () return 16 end),
+    derive "threads" (256),
+    derive "band" (16),
     derive "ctas" (function (v)
       return v.arch == "sm_90a" and v.input.bits == 16 and v.scale.type ~= "f32" and 3 or 2
     end),
@@ -133,25 +133,25 @@ kernels "sum" {
   op = "sum", of = { "x", "dy" }, input = "f32", element = every, scale = { "none", "blocked" },
   arch = archs, template = "quantize/sum.cu",
   params = join({ "dbias", "dbias_add", "partials" }, shape, lengths),
-  derive "threads" (function () return 256 end),
-  derive "band" (function () return 1 end),
-  derive "ctas" (function () return 4 end),
+  derive "threads" (256),
+  derive "band" (1),
+  derive "ctas" (4),
 }
 
 kernels "sum_rows" {
   op = "sum_rows", of = "dy", input = "f32", element = every, scale = { "none", "blocked" },
   arch = archs, template = "quantize/sum_rows.cu",
   params = join({ "dprob", "row_partials" }, shape, lengths),
-  derive "threads" (function () return 128 end),
-  derive "band" (function () return 1 end),
-  derive "ctas" (function () return 4 end),
+  derive "threads" (128),
+  derive "band" (1),
+  derive "ctas" (4),
 }
 
 kernels "history" {
   op = "history", of = { "x", "w", "dy" }, input = "f32", element = narrow, scale = "blocked",
   arch = archs, template = "quantize/history.cu",
   params = { "scale", "history", "noop" },
-  derive "threads" (function () return 256 end),
+  derive "threads" (256),
 }
 
 -- Activations of tensors without scales, and sums over its rows.
@@ -161,8 +161,8 @@ for _, form in ipairs { "plain", "forward", "backward" } do
     scale = "none", arch = archs, template = "quantize/unquantized.cu",
     params = join(inputs[form], form == "plain" and { "probability" } or {},
                   { "row", "row_stride", "dbias", "partials" }, shape, sizes),
-    derive "threads" (function () return 256 end),
-    derive "band" (function () return 1 end), -- COUPLED: bands
+    derive "threads" (256),
+    derive "band" (1), -- COUPLED: bands
     derive "smem" (function (v) return 128 * 128 * (v.input.bits == 16 and 2 or 4) end),
     derive "ctas" (function (v) return v.input.bits == 16 and v.arch ~= "sm_120a" and 2 or 1 end),
   }
@@ -173,9 +173,9 @@ kernels "dprob" {
   scale = { "none", "blocked" }, arch = archs,
   template = "quantize/dprob.cu",
   params = join(inputs.backward, { "dprob" }, shape, sizes),
-  derive "threads" (function () return 256 end),
-  derive "band" (function () return 1 end), -- COUPLED: bands
-  derive "ctas" (function () return 2 end),
+  derive "threads" (256),
+  derive "band" (1), -- COUPLED: bands
+  derive "ctas" (2),
 }
 
 -- The same where it multiplies a bias, of dy as it is.
@@ -183,9 +183,9 @@ kernels "dprob_bias" {
   op = "dprob", of = "dy", input = wide, form = "plain", element = { bf16, f16 },
   scale = "none", arch = archs, template = "quantize/dprob_bias.cu",
   params = join({ "in", "in_stride", "bias", "dprob" }, shape, sizes),
-  derive "threads" (function () return 256 end),
-  derive "band" (function () return 1 end), -- COUPLED: bands
-  derive "ctas" (function () return 2 end),
+  derive "threads" (256),
+  derive "band" (1), -- COUPLED: bands
+  derive "ctas" (2),
 }
 
 -- The bias of a product whose kernel adds none.
@@ -193,9 +193,9 @@ kernels "bias" {
   op = "bias", of = "x", input = wide, form = "plain", element = { bf16, f16 },
   scale = "none", arch = archs, template = "quantize/bias.cu",
   params = join({ "out", "out_stride", "bias", "probability" }, shape, sizes),
-  derive "threads" (function () return 256 end),
-  derive "band" (function () return 16 end),
-  derive "ctas" (function () return 4 end),
+  derive "threads" (256),
+  derive "band" (16),
+  derive "ctas" (4),
 }
 
 -- The code below a product whose kernel stops at its sums.
@@ -207,9 +207,9 @@ for _, form in ipairs { "forward", "backward" } do
     scale = "none", arch = archs, template = "quantize/epilogue.cu",
     params = join({ "d", "d_stride" }, inputs[form],
                   back and { "partials", "row_partials" } or { "bias" }, shape, lengths),
-    derive "threads" (function () return 64 end),
-    derive "band" (function () return 1 end), -- COUPLED: bands
-    derive "ctas" (function () return 8 end),
+    derive "threads" (64),
+    derive "band" (1), -- COUPLED: bands
+    derive "ctas" (8),
   }
 end
 

@@ -24,8 +24,8 @@ for op, work in pairs(works) do
     op = op, of = "x", input = "f32", element = bf16, scale = "none",
     arch = { "sm_80", "sm_90a", "sm_100f", "sm_120a" }, template = "route/" .. work.path,
     params = work.params,
-    derive "threads" (function () return 256 end),
-    derive "ctas" (function () return work.ctas end),
+    derive "threads" (256),
+    derive "ctas" (work.ctas),
   }
 
   if op ~= "route_permute" then

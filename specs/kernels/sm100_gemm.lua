@@ -33,20 +33,20 @@ local function common (merges)
   -- Two CTAs of a cluster whose tensor cores multiply together: side by side each reads half of A,
   -- one above the other half of B.
   derive "pair" (function (v) return v.cluster.m * v.cluster.n > 1 end),
-  derive "accumulators" (function () return 2 end), -- tiles whose sums the tensor cores have
-  derive "schedule" (function () return "overlapped" end), -- stores behind products
-  derive "a_runs" (function () return false end),
-  derive "scales" (function () return "none" end),
-  derive "quantize" (function () return "pass" end),
-  derive "dequantize" (function () return "none" end),
+  derive "accumulators" (2), -- tiles whose sums the tensor cores have
+  derive "schedule" "overlapped", -- stores behind products
+  derive "a_runs" (false),
+  derive "scales" "none",
+  derive "quantize" "pass",
+  derive "dequantize" "none",
   merges and requires "k <= 268435328" "steps of k of 8 products are counted in 32 bits"
-         or derive "microbatches" (function () return 1 end),
+         or derive "microbatches" (1),
   derive "factors" (function (v) return v.epilogue == "alpha" and "alpha" or "none" end),
-  derive "rolled" (function () return true end), -- see sm90_gemm.lua
-  derive "scheduler_rolled" (function () return true end),
-  derive "whole" (function () return false end),
+  derive "rolled" (true), -- see sm90_gemm.lua
+  derive "scheduler_rolled" (true),
+  derive "whole" (false),
   derive "bytes" (function (v) return v.a.bytes end),
-  derive "store" (function () return "warps" end),
+  derive "store" "warps",
 
   -- The tensor cores take 128 rows and 16 to 256 columns: where rows of D are in groups they are
   -- the latter, so that a group's last tile has no more than it needs. An activation may need two
@@ -64,7 +64,7 @@ local function common (merges)
   -- bytes.
   derive "d_box" (function (v) return { v.turned and 32 or 128 // v.d.bytes, 16 } end),
   derive "d_swizzle" (function (v) return v.d_box[1] * v.d.bytes end),
-  derive "slabs" (function () return 4 end),
+  derive "slabs" (4),
   derive "stages" (function (v) return (227 * KiB - slab_memory(v)) // stage_memory(v) end),
   derive "smem" (function (v) return slab_memory(v) + v.stages * stage_memory(v) end),
 
@@ -123,10 +123,10 @@ local function constants ()
   return without "limit slope shift" (function (v) return v.activation ~= "clamped_swiglu" end)
 end
 
-local function alone () return derive "cluster" (function () return { 1, 1 } end) end
+local function alone () return derive "cluster" { 1, 1 } end
 local function clusters (pair, of) return pair and axis "cluster" { of } or alone() end
 local BESIDE, ABOVE = { 1, 2 }, { 2, 1 } -- the CTAs of a pair
-local function in_order () return derive "gather" (function () return "none" end) end
+local function in_order () return derive "gather" "none" end
 
 local join = table.join
 local sizes = { "first_dims", "offsets", "sizes_bytes", "groups", "m", "n", "k", "band", "error",
@@ -246,7 +246,7 @@ for operands, axes in pairs(gradients) do
         axis "interleave" (axes[2]),
         of.gather(),
         axis "tile" (pair and wide or of.plain), clusters(pair, ABOVE),
-        derive "operands" (function () return operands end),
+        derive "operands" (operands),
 
         operands == "halves"
           and requires "n % 64 == 0" "each half of D must be whole slabs"

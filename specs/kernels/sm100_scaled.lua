@@ -65,19 +65,19 @@ end
 local function common (scales, gathers)
   return
   gathers and requires "k % 16 == 0" "rows of tokens are copied 16 bytes at a time"
-          or derive "gather" (function () return "none" end),
-  derive "scales" (function () return scales end),
+          or derive "gather" "none",
+  derive "scales" (scales),
   -- Two CTAs multiply together: see sm100_gemm.lua.
   derive "pair" (function (v) return v.cluster.m * v.cluster.n > 1 end),
   derive "accumulators" (accumulators),
-  derive "schedule" (function () return "overlapped" end), -- stores during products
-  derive "quantize" (function () return "pass" end),
-  derive "dequantize" (function () return "none" end),
-  derive "microbatches" (function () return 1 end),
-  derive "rolled" (function () return true end), -- see sm90_gemm.lua
-  derive "scheduler_rolled" (function () return true end),
-  derive "whole" (function () return false end),
-  derive "store" (function () return "warps" end),
+  derive "schedule" "overlapped", -- stores during products
+  derive "quantize" "pass",
+  derive "dequantize" "none",
+  derive "microbatches" (1),
+  derive "rolled" (true), -- see sm90_gemm.lua
+  derive "scheduler_rolled" (true),
+  derive "whole" (false),
+  derive "store" "warps",
   derive "turned" (turned),
 
   -- Scales of a rowwise tensor that begin anew with each group: where, follows from the groups
@@ -104,7 +104,7 @@ local function common (scales, gathers)
   derive "smem" (function (v) return slab_memory(v) + v.stages * stage_memory(v) end),
 
   -- The longest first, so that the last tiles are short.
-  derive "longest_first" (function () return 1 end),
+  derive "longest_first" (1),
 
   derive "a_box" (function (v) return { v.tile.k, v.tile.m // v.cluster.n } end),
   derive "b_box" (function (v)
@@ -200,7 +200,7 @@ local added = { "c", "c_pointers", "c_stride", "c_group_stride" }
 local scalars = { "alpha", "beta", "scalar_step" }
 local join = table.join
 local function clusters (pair, of)
-  return pair and axis "cluster" { of } or derive "cluster" (function () return { 1, 1 } end)
+  return pair and axis "cluster" { of } or derive "cluster" { 1, 1 }
 end
 local BESIDE, ABOVE = { 1, 2 }, { 2, 1 } -- the CTAs of a pair
 
@@ -216,7 +216,7 @@ for name, of in pairs(kinds) do
         params = join(rows, of.sf, more, sizes),
 
         axis "tile" (pair and of.pair_rows or of.rows), clusters(pair, BESIDE),
-        derive "addend" (function () return epilogue == "store" and "none" or "read" end),
+        derive "addend" (epilogue == "store" and "none" or "read"),
 
         requires "m <= 2147483136" "rows of a tile are counted in 32 bits",
         requires "(m / 64 + groups) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
@@ -244,7 +244,7 @@ for name, of in pairs { row = kinds.whole, block = kinds.blocks8 } do
 
     axis "gather" { "gather_a" },
     axis "tile" (of.rows), clusters(),
-    derive "addend" (function () return "none" end),
+    derive "addend" "none",
 
     requires "m <= 2147483136" "rows of a tile are counted in 32 bits",
     requires "(m / 64 + groups) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
@@ -288,8 +288,8 @@ for name, of in pairs(kinds) do
         axis "activation" (operand == "one" and join({ "none" }, axes[1]) or axes[1]),
         axis "interleave" (axes[2]),
         axis "tile" (operand == "one" and of.one or of.flat), clusters(pair, ABOVE),
-        derive "operands" (function () return operand end),
-        derive "addend" (function () return "none" end),
+        derive "operands" (operand),
+        derive "addend" "none",
         ragged_m(of)
       }
 
@@ -301,8 +301,8 @@ for name, of in pairs(kinds) do
         axis "activation" (axes[1]),
         axis "interleave" (axes[2]),
         axis "tile" (of.flat), clusters(pair, ABOVE),
-        derive "operands" (function () return operand end),
-        derive "addend" (function () return "fetch" end), -- P, as C would be
+        derive "operands" (operand),
+        derive "addend" "fetch", -- P, as C would be
 
         operand == "halves"
           and requires "n % 64 == 0" "each half of D must be whole slabs"
@@ -336,8 +336,8 @@ local function copies (name, operand, pair, gathers)
     axis "activation" (operand == "one" and join({ "none" }, axes[1]) or axes[1]),
     axis "interleave" (axes[2]),
     axis "tile" (operand == "one" and of.flat or join(of.flat, of.wide)), clusters(pair, ABOVE),
-    derive "operands" (function () return operand end),
-    derive "addend" (function () return "none" end),
+    derive "operands" (operand),
+    derive "addend" "none",
 
     reject "a tile's row must have the 128 results of a scale"
       (function (v) return squares(v) and v.tile.n ~= (operand == "one" and 128 or 256) end),
@@ -361,8 +361,8 @@ local function dy_copies (name, operand, pair, gathers)
     axis "activation" (axes[1]),
     axis "interleave" (axes[2]),
     axis "tile" (of.flat), clusters(pair, ABOVE),
-    derive "operands" (function () return operand end),
-    derive "addend" (function () return "fetch" end), -- P, as C would be
+    derive "operands" (operand),
+    derive "addend" "fetch", -- P, as C would be
 
     requires "n % 128 == 0" "results must be whole blocks of 128",
     copied(of, gathers)

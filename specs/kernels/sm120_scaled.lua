@@ -38,21 +38,21 @@ local function grid (ops, ragged, more)
     axis "tile"   { {64, 128, 128}, {128, 128, 128}, {64, 128, 256}, {128, 128, 256} },
 
     derive "kind" (function (v) return kind(v) or "none" end),
-    derive "dequantized" (function () return "none" end),
-    derive "dequantize"  (function () return "none" end),
+    derive "dequantized" "none",
+    derive "dequantize"  "none",
 
     -- 2 x 4 warps. The sums of each have 32 columns: one word of scales of B in each lane, and
     -- one of A for 32 rows.
-    derive "threads" (function () return 8 * 32 end),
+    derive "threads" (8 * 32),
     derive "warp"    (function (v) return { v.tile.m // 2, v.tile.n // 4 } end),
-    derive "turned"  (function () return false end),
+    derive "turned"  (false),
 
     -- A CTA has the 99 KiB of shared memory that one may have there.
     derive "stages" (function (v) return v.tile.m == 64 and 3 or 2 end),
     derive "smem"   (function (v)
       return v.stages * (v.tile.m + v.tile.n) * (ROW + 16 + 4 * words(v))
     end),
-    derive "ctas"   (function () return 1 end),
+    derive "ctas"   (1),
     without "a_global" (function (v) return not v.a.scale.global end),
     without "b_global" (function (v) return not v.b.scale.global end),
 

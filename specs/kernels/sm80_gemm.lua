@@ -43,9 +43,9 @@ local function grid(arch, ragged, ops, extra, scatter)
     axis "tile" { {128, 128, 32}, {64, 64, 32} },
 
     -- 2 x 2 warps.
-    derive "threads" (function (v) return 4 * 32 end),
+    derive "threads" (4 * 32),
     derive "warp"    (function (v) return { v.tile.m // 2, v.tile.n // 2 } end),
-    derive "turned"  (function () return false end),
+    derive "turned"  (false),
 
     -- Two CTAs, four of the small tile, share the 100 KiB that sm_86, sm_89 and sm_120 have.
     derive "stages" (function (v)
@@ -65,9 +65,9 @@ local function grid(arch, ragged, ops, extra, scatter)
       end),
     reject "128 x 128 serves it: only along m and k are groups often this small"
       (function (v) return v.tile.m < 128 and v.ragged ~= "m" and v.ragged ~= "k" end),
-    extra and axis "extra" { "lora" } or derive "extra" (function () return "none" end),
+    extra and axis "extra" { "lora" } or derive "extra" "none",
     scatter and axis "scatter" { "scatter_d" }
-             or derive "scatter" (function () return "none" end),
+             or derive "scatter" "none",
   }
 end
 

@@ -37,13 +37,13 @@ local function grid (ops, ragged, more, scatter)
 
     axis "tile" { {64, 128, 64} },
     scatter and axis "scatter" { "scatter_d" }
-             or derive "scatter" (function () return "none" end),
-    derive "scales" (function () return "expanded" end), -- "native": see sm120_scaled.lua
+             or derive "scatter" "none",
+    derive "scales" "expanded", -- "native": see sm120_scaled.lua
 
     -- 2 x 2 warps.
-    derive "threads" (function () return 4 * 32 end),
+    derive "threads" (4 * 32),
     derive "warp"    (function (v) return { v.tile.m // 2, v.tile.n // 2 } end),
-    derive "turned"  (function () return false end),
+    derive "turned"  (false),
 
     -- The type of dequantized codes: scaled ones need bf16's range, and f16 holds all others.
     derive "dequantized" (function (v)
@@ -51,13 +51,13 @@ local function grid (ops, ragged, more, scatter)
       return wide and "bf16" or "f16"
     end),
 
-    derive "stages" (function () return 3 end),
+    derive "stages" (3),
     derive "smem"   (function (v)
       return v.stages * (v.tile.m * (v.tile.k * stored(v.a) // 8 + 16) +
                          (v.b.major == "mn" and v.tile.k * (v.tile.n * stored(v.b) // 8 + 16)
                           or v.tile.n * (v.tile.k * stored(v.b) // 8 + 16)))
     end),
-    derive "ctas"   (function () return 2 end),
+    derive "ctas"   (2),
     without "a_global" (function (v) return not v.a.scale or not v.a.scale.global end),
     without "b_global" (function (v) return not v.b.scale or not v.b.scale.global end),
     reject "rows that go anywhere are of codes with scales in fp32, of one level"

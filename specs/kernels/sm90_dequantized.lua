@@ -50,23 +50,23 @@ local function common (wide)
   return
   -- The type of dequantized codes; f16 where the scales of each operand are close: see
   -- templates/dequantize/f16.c. "either": f16 if those of a tile are, which its own warps see.
-  wide and axis "wide" { wide } or derive "wide" (function () return "bf16" end),
+  wide and axis "wide" { wide } or derive "wide" "bf16",
   derive "becomes" (function (v) return v.wide end),
   derive "marks" (function (v) return v.wide == "either" and 1024 or 0 end), -- of tiles again
-  derive "microbatches" (function () return 1 end),
-  derive "scheduler_rolled" (function () return true end), -- see sm90_gemm.lua
-  derive "rolled" (function () return false end),
-  derive "whole" (function () return false end),
-  derive "pair" (function () return false end),
+  derive "microbatches" (1),
+  derive "scheduler_rolled" (true), -- see sm90_gemm.lua
+  derive "rolled" (false),
+  derive "whole" (false),
+  derive "pair" (false),
   derive "turned" (function (v) return v.dequantize == "swapped" end),
-  derive "quantize" (function () return "pass" end),
-  derive "gather" (function () return "none" end),
+  derive "quantize" "pass",
+  derive "gather" "none",
   derive "factors" (function (v)
     local a, b = v.a.scale, v.b.scale
     if v.wide == "f16" then return "bases" end
     return (a and a.global or b and b.global) and "global" or "none"
   end),
-  derive "bytes" (function () return 2 end),
+  derive "bytes" (2),
   -- Steps of k in a stage: where few products wait for much that is neither, it is paid half as
   -- often.
   derive "span" (function (v) return v.dequantize == "swapped" and 2 or 1 end),
@@ -108,7 +108,7 @@ local function common (wide)
   derive "split" (function (v)
     return (v.tile.m < 128 or v.dequantize == "swapped") and "n" or "m"
   end),
-  derive "threads" (function () return 4 * 128 end),
+  derive "threads" (4 * 128),
 
   -- 128 columns at a time: of so many threads the compiler gives none registers for more.
   derive "mma_n" (function (v) return v.dequantize == "swapped" and v.tile.m or 128 end),
@@ -124,7 +124,7 @@ local function common (wide)
 
   -- Two stages of multiplied values take turns; a third is used if packed ones do not need its
   -- room.
-  derive "store" (function () return "warps" end),
+  derive "store" "warps",
   derive "slabs" (function (v) return v.addend == "fetch" and 4 or 2 end),
   derive "stages" (function (v)
     local room = 227 * KiB - fixed_memory(v)
@@ -265,7 +265,7 @@ kernels "sm90_dequantized_m" {
                     {128, 256, 64} },
   axis "cluster"  { {1, 1} },
   axis "dequantize"   { "shared", "registers", "swapped" },
-  derive "addend" (function () return "none" end),
+  derive "addend" "none",
   of_weights()
 }
 
@@ -280,7 +280,7 @@ kernels "sm90_dequantized_m_lora" {
   axis "tile"     { {32, 256, 64}, {96, 256, 64} },
   axis "cluster"  { {1, 1} },
   axis "dequantize"   { "swapped" },
-  derive "addend" (function () return "none" end),
+  derive "addend" "none",
   reject "tokens must be bf16 without scales, and weights codes with them"
     (function (v) return v.a.scale ~= false or v.a.type ~= "bf16" or not v.b.scale end),
   of_weights()
@@ -295,7 +295,7 @@ kernels "sm90_dequantized_m_scale" {
   axis "tile"     { {128, 128, 64} },
   axis "cluster"  { {1, 1} },
   axis "dequantize"   { "shared", "registers" },
-  derive "addend" (function () return "read" end),
+  derive "addend" "read",
   of_weights()
 }
 
@@ -343,7 +343,7 @@ kernels "sm90_dequantized_k_scale" {
   axis "tile"     { {128, 128, 64} },
   axis "cluster"  { {1, 1} },
   axis "dequantize"   { "shared", "registers" },
-  derive "addend" (function () return "read" end),
+  derive "addend" "read",
   ragged_k()
 }
 
@@ -361,7 +361,7 @@ kernels "sm90_dequantized_f16_m" {
   axis "tile"     { {128, 128, 64}, {128, 256, 64} },
   axis "cluster"  { {1, 1} },
   axis "dequantize"   { "registers" },
-  derive "addend" (function () return "none" end),
+  derive "addend" "none",
   far_scales(),
   ragged_m "f16"
 }
@@ -374,7 +374,7 @@ kernels "sm90_dequantized_either_m" {
   axis "tile"     { {32, 256, 64}, {64, 256, 64}, {96, 256, 64} },
   axis "cluster"  { {1, 1} },
   axis "dequantize"   { "swapped" },
-  derive "addend" (function () return "none" end),
+  derive "addend" "none",
   far_scales(),
   reject "a word of scales is looked at for a stage of 128 steps of k"
     (function (v) return v.a.scale.k ~= 32 or v.b.scale.k ~= 32 end),

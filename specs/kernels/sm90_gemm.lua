@@ -38,29 +38,29 @@ local function common (merges, rows)
   return
   rows and reject "cp.async writes the shared memory of one CTA"
              (function (v) return v.gather ~= "none" and v.cluster.n > 1 end)
-       or derive "gather" (function () return "none" end),
+       or derive "gather" "none",
   merges and requires "k <= 268435328" "steps of k of 8 products are counted in 32 bits"
-         or derive "microbatches" (function () return 1 end),
-  derive "quantize" (function () return "pass" end),
+         or derive "microbatches" (1),
+  derive "quantize" "pass",
 
   -- Values as they are: no scales, all sums in the tensor cores.
   derive "factors" (function (v) return v.epilogue == "alpha" and "alpha" or "none" end),
-  derive "dequantize" (function () return "none" end),
+  derive "dequantize" "none",
   -- Loops that run once a tile or less, and those that copy and multiply, are not unrolled: half as
   -- many instructions to compile, where a GPU has shown that it costs nothing (bench/notes: host).
   derive "rolled" (function (v) return v.ragged ~= "none" and v.microbatches == 1 end),
   derive "scheduler_rolled" (function (v) return v.rolled end), -- the first of these
-  derive "whole" (function () return false end),
-  derive "pair" (function () return false end),
-  derive "turned" (function () return false end),
-  derive "a_runs" (function () return false end),
+  derive "whole" (false),
+  derive "pair" (false),
+  derive "turned" (false),
+  derive "a_runs" (false),
   derive "bytes" (function (v) return v.a.bytes end),
-  derive "store" (function () return "warps" end),
+  derive "store" "warps",
   derive "split" (function (v) return v.schedule == "cooperative" and "m" or "none" end),
   derive "mma_n" (function (v) return v.tile.n end),
 
   -- Two math warpgroups and one that issues the copies.
-  derive "threads" (function (v) return 3 * 128 end),
+  derive "threads" (3 * 128),
 
   -- Each of the 8 math warps stores D through slabs of 16 rows x 128 bytes. If C is fetched into
   -- them, they also hold the fetches in flight.
@@ -183,7 +183,7 @@ local gathered = { grid = "sm90_gather_m", clusters = { {1, 1}, {2, 1} },
 for _, rows in ipairs { in_order, gathered } do
   rows.maps = join(rows.maps, { "b_map", "b_pointer_map", "d_map", "d_ragged_map" })
 end
-function in_order.gather () return derive "gather" (function () return "none" end) end
+function in_order.gather () return derive "gather" "none" end
 function gathered.gather () return axis "gather" { "gather_a" } end
 
 -- y = x wᵀ and dx = dy w: rows of A and D in groups, one matrix B for each.
@@ -311,7 +311,7 @@ for operands, axes in pairs(gradients) do
       axis "schedule" { "cooperative", "pingpong" },
       axis "tile"     (rows.tiles or { {128, 128, 64}, {128, 256, 64} }),
       axis "cluster"  { {1, 1} },
-      derive "operands" (function () return operands end),
+      derive "operands" (operands),
 
       operands == "halves" and requires "n % 64 == 0" "each half of D must be whole slabs"
                            or requires "n % 8 == 0" "rows of P must start at multiples of 16 bytes",

@@ -44,16 +44,16 @@ local function follows (v) return v.epilogue == "activate" or v.epilogue == "cop
 local function common (merges, quantizes, gathers, scatters)
   return
   gathers and requires "k % 16 == 0" "rows of tokens are copied 16 bytes at a time"
-          or derive "gather" (function () return "none" end),
+          or derive "gather" "none",
   scatters and reject "rows that go anywhere are stored 16 bytes at a time, of 16 bits"
                  (function (v) return v.d.bytes ~= 2 end)
-           or derive "scatter" (function () return "none" end),
-  not quantizes and derive "quantize" (function () return "pass" end)
+           or derive "scatter" "none",
+  not quantizes and derive "quantize" "pass"
                or requires "k % 8 == 0" "rows of the quantized operand are read 16 bytes at a time",
   merges and requires "k <= 268435328" "steps of k of 8 products are counted in 32 bits"
-         or derive "microbatches" (function () return 1 end),
+         or derive "microbatches" (1),
   derive "factors" (factors),
-  derive "dequantize" (function () return "none" end),
+  derive "dequantize" "none",
   -- Loops that run once a tile or less, and those that copy and multiply, are not unrolled: half as
   -- many instructions to compile, where a GPU has shown that it costs nothing (bench/notes: host).
   derive "scheduler_rolled" (function (v)
@@ -77,15 +77,15 @@ local function common (merges, quantizes, gathers, scatters)
     return v.promote > 0 and columns ~= 192 and math.min(columns, 128) or columns
   end),
   -- Is a warpgroup's part of a step one product? Then its further data are laid out before.
-  derive "pair" (function () return false end),
-  derive "turned" (function () return false end),
-  derive "a_runs" (function () return false end),
+  derive "pair" (false),
+  derive "turned" (false),
+  derive "a_runs" (false),
   derive "whole" (function (v)
     local one = v.tile.m == 64 or v.tile.m == 128 and v.tile.n == 192
     return one and v.promote > 0 and v.schedule == "cooperative" and v.factors ~= "lines"
            and v.epilogue == "store" and v.quantize == "pass"
   end),
-  derive "threads" (function () return 3 * 128 end),
+  derive "threads" (3 * 128),
 
   -- Warpgroups that store at the same time do so at once; else each warp through a few slabs.
   derive "store" (function (v)
@@ -254,7 +254,7 @@ for _, kind in ipairs { "whole", "int8", "square" } do
     axis "tile"     { {64, 256, 128}, {128, 128, 128}, {128, 192, 128}, {128, 256, 128},
                       {256, 128, 128} },
     axis "cluster"  { {1, 1} },
-    derive "addend" (function () return "none" end),
+    derive "addend" "none",
     ragged_m(kind)
   }
 
@@ -266,7 +266,7 @@ for _, kind in ipairs { "whole", "int8", "square" } do
     axis "schedule" { "cooperative" },
     axis "tile"     { {128, 128, 128}, {128, 256, 128} },
     axis "cluster"  { {1, 1} },
-    derive "addend" (function () return "read" end),
+    derive "addend" "read",
     ragged_m(kind)
   }
 end
@@ -285,7 +285,7 @@ for _, kind in ipairs { "whole", "int8", "square" } do
     axis "schedule" { "cooperative" },
     axis "tile"     { {64, 256, 128}, {128, 128, 128}, {128, 256, 128} },
     axis "cluster"  { {1, 1} },
-    derive "addend" (function () return "none" end),
+    derive "addend" "none",
     ragged_m(kind, nil, nil, "scatters")
   }
 end
@@ -319,8 +319,8 @@ for _, kind in ipairs { "whole", "square" } do
       axis "schedule" { "cooperative", "pingpong" },
       axis "tile"     { {64, 256, 128}, {128, 128, 128}, {128, 256, 128} },
       axis "cluster"  { {1, 1} },
-      derive "operands" (function () return operands end),
-      derive "addend" (function () return "none" end),
+      derive "operands" (operands),
+      derive "addend" "none",
 
       apart and requires "n % 256 == 0" "each half of B must be whole blocks of its scales"
             or requires "n % 8 == 0" "rows of P must start at multiples of 16 bytes",
@@ -351,8 +351,8 @@ for _, kind in ipairs { "whole", "square" } do
       axis "schedule" { "cooperative", "pingpong" },
       axis "tile"     { {128, 128, 128}, {128, 256, 128} },
       axis "cluster"  { {1, 1} },
-      derive "operands" (function () return operands end),
-      derive "addend" (function () return "fetch" end),
+      derive "operands" (operands),
+      derive "addend" "fetch",
 
       operands == "halves" and requires "n % 64 == 0" "each half of D must be whole slabs"
                            or requires "n % 8 == 0" "rows of P must start at multiples of 16 bytes",
@@ -379,8 +379,8 @@ for operands, axes in pairs(results) do
     axis "schedule" { "cooperative" },
     axis "tile"     { two and {128, 256, 128} or {128, 128, 128} },
     axis "cluster"  { {1, 1} },
-    derive "operands" (function () return operands end),
-    derive "addend" (function () return "none" end),
+    derive "operands" (operands),
+    derive "addend" "none",
 
     two and requires "n % 256 == 0" "results must be whole blocks of 128"
         or requires "n % 128 == 0" "results must be whole blocks of 128",
@@ -407,7 +407,7 @@ for _, kind in ipairs { "row", "square" } do
     axis "schedule" { "cooperative" },
     axis "tile"     { {64, 256, 128}, {128, 256, 128} },
     axis "cluster"  { {1, 1} },
-    derive "addend" (function () return "none" end),
+    derive "addend" "none",
     ragged_m(kind, nil, "gathers")
   }
 end
@@ -427,8 +427,8 @@ for operands, axes in pairs(results) do
     axis "schedule" { "cooperative" },
     axis "tile"     { two and {128, 256, 128} or {128, 128, 128} },
     axis "cluster"  { {1, 1} },
-    derive "operands" (function () return operands end),
-    derive "addend" (function () return "none" end),
+    derive "operands" (operands),
+    derive "addend" "none",
 
     two and requires "n % 256 == 0" "results must be whole blocks of 128"
         or requires "n % 128 == 0" "results must be whole blocks of 128",
@@ -453,8 +453,8 @@ local function dy_copies (operands, axes, gathers)
     axis "schedule" { "cooperative" },
     axis "tile"     { {128, 128, 128} },
     axis "cluster"  { {1, 1} },
-    derive "operands" (function () return operands end),
-    derive "addend" (function () return "fetch" end),
+    derive "operands" (operands),
+    derive "addend" "fetch",
 
     requires "n % 128 == 0" "results must be whole blocks of 128",
     constants(), makes_copies(gathers)
@@ -481,7 +481,7 @@ kernels "sm90_square_m_mainloop" {
   axis "tile"     { {64, 256, 128}, {128, 128, 128}, {128, 256, 128} },
   axis "cluster"  { {1, 1}, {1, 2} },
   axis "quantize" { "mainloop" },
-  derive "addend" (function () return "none" end),
+  derive "addend" "none",
   reject "32 rows for each CTA are fewer than the warps that quantize take at a time"
     (function (v) return v.tile.m // v.cluster.n < 64 end),
   reject "codes drawn by chance need a seed, and transformed values another pass"
@@ -536,7 +536,7 @@ for _, kind in ipairs { "whole", "int8", "line" } do
     axis "schedule" { "cooperative" },
     axis "tile"     { {128, 128, 128}, {128, 256, 128} },
     axis "cluster"  { {1, 1} },
-    derive "addend" (function () return "read" end),
+    derive "addend" "read",
     ragged_k(kind)
   }
 end
@@ -587,7 +587,7 @@ kernels "sm90_line_k_parts_scale" {
   axis "schedule" { "cooperative" },
   axis "tile"     { {128, 128, 128}, {128, 256, 128} },
   axis "cluster"  { {1, 1} },
-  derive "addend" (function () return "read" end),
+  derive "addend" "read",
   merges()
 }
 

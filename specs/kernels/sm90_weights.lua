@@ -38,24 +38,24 @@ local function common (most)
     return math.min((227 * KiB - fixed_memory(v)) // stage_memory(v), most)
   end),
   derive "smem" (function (v) return fixed_memory(v) + v.stages * stage_memory(v) end),
-  derive "addend" (function () return "none" end),
-  derive "microbatches" (function () return 1 end),
-  derive "scheduler_rolled" (function () return true end), -- see sm90_gemm.lua
-  derive "rolled" (function () return false end),
-  derive "whole" (function () return false end),
-  derive "pair" (function () return false end),
-  derive "turned" (function () return true end),
-  derive "quantize" (function () return "pass" end),
-  derive "gather" (function () return "none" end),
-  derive "a_runs" (function () return false end),
-  derive "b_strategy" (function () return "registers" end),
-  derive "split" (function () return "n" end),
-  derive "threads" (function () return 3 * 128 end),
+  derive "addend" "none",
+  derive "microbatches" (1),
+  derive "scheduler_rolled" (true), -- see sm90_gemm.lua
+  derive "rolled" (false),
+  derive "whole" (false),
+  derive "pair" (false),
+  derive "turned" (true),
+  derive "quantize" "pass",
+  derive "gather" "none",
+  derive "a_runs" (false),
+  derive "b_strategy" "registers",
+  derive "split" "n",
+  derive "threads" (3 * 128),
   derive "mma_n" (function (v) return v.tile.m end),
   derive "registers" (function (v) return halves(v) and { 56, 224 } or { 40, 232 } end),
-  derive "store" (function () return "warps" end),
+  derive "store" "warps",
   derive "slabs" (slabs),
-  derive "longest_first" (function () return 1 end), -- a tile's time is proportional to its tokens
+  derive "longest_first" (1), -- a tile's time is proportional to its tokens
 
   derive "a_box" (function (v) return { v.tile.k, v.tile.m } end),
   derive "b_box" (function (v)
@@ -65,7 +65,7 @@ local function common (most)
     return { slab_row(v) // v.d.bytes, activates(v) and 32 or 16 }
   end),
   derive "d_swizzle" (function (v) return activates(v) and 0 or slab_row(v) end),
-  derive "a_swizzle" (function () return 128 end),
+  derive "a_swizzle" (128),
   derive "b_swizzle" (function (v) return v.packed_row end),
 
   requires "n % 8 == 0" "rows of D must start at multiples of 16 bytes",
@@ -75,9 +75,9 @@ end
 -- Weights as bf16, in registers.
 local function weights ()
   return
-  derive "dequantize" (function () return "weights" end),
-  derive "becomes" (function () return "bf16" end),
-  derive "wide" (function () return "bf16" end),
+  derive "dequantize" "weights",
+  derive "becomes" "bf16",
+  derive "wide" "bf16",
   derive "factors" (function (v)
     return v.b.scale and v.b.scale.global and "global" or "none"
   end),
@@ -87,8 +87,8 @@ local function weights ()
     local s = v.b.scale
     return s and v.factors == "global" and v.b.bits == 4 and s.type == "e4m3" and 9 or 0
   end),
-  derive "bytes" (function () return 2 end),
-  derive "span" (function () return 1 end),
+  derive "bytes" (2),
+  derive "span" (1),
   derive "ahead" (function (v) return along(v) and AHEAD or AHEAD - 1 end),
   derive "word_slots" (function (v) return { 0, word_slots(v) } end),
   -- Rows that have scales on their way: across, each warp fetches all rows of a step.
@@ -170,7 +170,7 @@ for operand, axes in pairs(operands) do
     axis "schedule" { "cooperative" },
     axis "tile"     { {256, 128, 64} },
     axis "cluster"  { {1, 1} },
-    derive "operands" (function () return operand end),
+    derive "operands" (operand),
     without "limit slope shift" (function (v) return v.activation ~= "clamped_swiglu" end),
     weights()
   }
@@ -201,12 +201,12 @@ kernels "sm90_rebased_m" {
   axis "schedule" { "cooperative" },
   axis "tile"     { {32, 256, 128}, {64, 256, 128}, {128, 128, 128} },
   axis "cluster"  { {1, 1} },
-  derive "dequantize" (function () return "rebased" end),
+  derive "dequantize" "rebased",
   derive "wide" (function (v) return v.b.scale.as end),
-  derive "factors" (function () return "row" end),
-  derive "bytes" (function () return 1 end),
-  derive "ahead" (function () return AHEAD // 2 end), -- steps of 128 k
-  derive "word_slots" (function () return { 0, AHEAD } end), -- a word is a step's
+  derive "factors" "row",
+  derive "bytes" (1),
+  derive "ahead" (AHEAD // 2), -- steps of 128 k
+  derive "word_slots" { 0, AHEAD }, -- a word is a step's
   derive "word_rows" (function (v) return v.tile.n end),
   derive "packed_row" (function (v) return v.tile.k // 2 end),
 
