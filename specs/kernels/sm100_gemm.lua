@@ -191,47 +191,39 @@ for _, pair in ipairs { false, true } do
   }
 end
 
--- y = activation(x wᵀ + bias), times a number for each row: see sm90_gemm.lua.
-for _, of in ipairs(rows) do
-  for _, pair in ipairs { false, true } do
-    kernels((pair and "pair_" or "sm100_") .. of.name .. "_activate") {
-      op       = "fprop",
-      element  = { bf16, f16 },
-      scale    = "none",
-      layout   = "tn",
-      ragged   = "m",
-      epilogue = "activate",
-      arch     = "sm_100f",
-      template = "sm100/gemm_dense.cu",
-      params   = join(of.params, { "p_map", "p_ragged_map", "alpha", "scalar_step", "bias", "saved",
-                                   "probability", "limit", "slope", "shift" }, sizes),
-
-      axis "activation" (join({ "none" }, activations.gated, activations.plain)),
-      axis "interleave" { 0, 1, 8, 32 },
-      of.gather(),
-      axis "tile"       (pair and wide or of.plain), clusters(pair, ABOVE),
-
-      derive "operands" (function (v)
-        for _, one in ipairs(join({ "none" }, activations.plain)) do
-          if v.activation == one then return "one" end
-        end
-        return v.interleave == 0 and "halves" or "runs"
-      end),
-      reject "nothing alternates: there is one operand"
-        (function (v) return v.operands == "one" and v.interleave > 0 end),
-      fragments(), constants(),
-      ragged_m()
-    }
-  end
-end
-
--- dp from dh = dy w, where h = activation(p) times a factor for each row: see sm90_gemm.lua.
+-- The operands of an activation: see sm90_gemm.lua.
 local gradients = {
   one    = { join(activations.plain), { 0 } },
   halves = { join(activations.gated), { 0 } },
   runs   = { join(activations.gated), { 1, 8, 32 } },
 }
+local results = { one = { join({ "none" }, activations.plain), { 0 } },
+                  halves = gradients.halves, runs = gradients.runs }
 
+-- y = activation(x wᵀ + bias), times a number for each row: see sm90_gemm.lua.
+for operands, axes in pairs(results) do
+  for _, of in ipairs(rows) do
+    for _, pair in ipairs { false, true } do
+      kernels((pair and "pair_" or "sm100_") .. of.name .. "_activate_" .. operands) {
+        op = "fprop", element = { bf16, f16 }, scale = "none", layout = "tn", ragged = "m",
+        epilogue = "activate", arch = "sm_100f", template = "sm100/gemm_dense.cu",
+        params = join(of.params, { "p_map", "p_ragged_map", "alpha", "scalar_step", "bias",
+                                   "saved", "probability", "limit", "slope", "shift" }, sizes),
+
+        axis "activation" (axes[1]),
+        axis "interleave" (axes[2]),
+        of.gather(),
+        axis "tile"       (pair and wide or of.plain), clusters(pair, ABOVE),
+        derive "operands" (operands),
+
+        fragments(), constants(),
+        ragged_m()
+      }
+    end
+  end
+end
+
+-- dp from dh = dy w, where h = activation(p) times a factor for each row: see sm90_gemm.lua.
 for operands, axes in pairs(gradients) do
   for _, of in ipairs(rows) do
     for _, pair in ipairs { false, true } do

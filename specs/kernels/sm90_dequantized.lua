@@ -302,50 +302,37 @@ kernels "sm90_dequantized_m_scale" {
 -- dw = dyᵀ x: k in groups that begin at multiples of 128, one matrix D for each.
 local tokens = { "a_map", "b_map", "d_map", "d_pointer_map", "d_pointers" }
 
-kernels "sm90_dequantized_k" {
-  op = "wgrad", element = element, scale = "block", layout = "tn", ragged = "k",
-  epilogue = { "store", "add" }, arch = "sm_90a", template = "sm90/gemm_dequant.cu",
-  params = join(tokens, sf, added, sizes),
+local tiles = { {128, 128, 64}, {128, 256, 64} }
 
-  axis "schedule" { "cooperative" },
-  axis "tile"     { {128, 128, 64}, {128, 256, 64} },
-  axis "cluster"  { {1, 1} },
-  axis "dequantize"   { "shared", "registers" },
-  derive "addend" (function (v)
-    if v.epilogue == "store" then return "none" end
-    return v.d.bytes == 4 and "reduce" or "read"
-  end),
-  without "c c_pointers c_stride c_group_stride" (function (v) return v.addend ~= "read" end),
-  reject "C with as many sums leaves too few registers: some would spill"
-    (function (v) return v.addend == "read" and v.tile.n == 256 end),
-  ragged_k()
-}
+for of, one in pairs { [""]       = { { "store", "add" }, added, tiles },
+                       ["_fetch"] = { "add", {}, tiles, d = f32 },
+                       ["_scale"] = { "scale", join(added, scalars), { {128, 128, 64} } } } do
+  local function c_path (...)
+    if of == "_fetch" then return axis "addend" { "fetch" }, ... end
+    return
+    derive "addend" (function (v)
+      if v.epilogue == "store" then return "none" end
+      return v.epilogue == "add" and v.d.bytes == 4 and "reduce" or "read"
+    end),
+    without "c c_pointers c_stride c_group_stride" (function (v) return v.addend ~= "read" end),
+    ...
+  end
 
-kernels "sm90_dequantized_k_fetch" {
-  op = "wgrad", element = element, scale = "block", layout = "tn", ragged = "k",
-  epilogue = "add", d = f32, arch = "sm_90a", template = "sm90/gemm_dequant.cu",
-  params = join(tokens, sf, sizes),
+  kernels("sm90_dequantized_k" .. of) {
+    op = "wgrad", element = element, scale = "block", layout = "tn", ragged = "k",
+    epilogue = one[1], d = one.d, arch = "sm_90a", template = "sm90/gemm_dequant.cu",
+    params = join(tokens, sf, one[2], sizes),
 
-  axis "schedule" { "cooperative" },
-  axis "tile"     { {128, 128, 64}, {128, 256, 64} },
-  axis "cluster"  { {1, 1} },
-  axis "dequantize"   { "shared", "registers" },
-  axis "addend"   { "fetch" },
-  ragged_k()
-}
-
-kernels "sm90_dequantized_k_scale" {
-  op = "wgrad", element = element, scale = "block", layout = "tn", ragged = "k",
-  epilogue = "scale", arch = "sm_90a", template = "sm90/gemm_dequant.cu",
-  params = join(tokens, sf, added, scalars, sizes),
-
-  axis "schedule" { "cooperative" },
-  axis "tile"     { {128, 128, 64} },
-  axis "cluster"  { {1, 1} },
-  axis "dequantize"   { "shared", "registers" },
-  derive "addend" "read",
-  ragged_k()
-}
+    axis "schedule" { "cooperative" },
+    axis "tile"     (one[3]),
+    axis "cluster"  { {1, 1} },
+    axis "dequantize"   { "shared", "registers" },
+    c_path(
+      reject "C with as many sums leaves too few registers: some would spill"
+        (function (v) return v.addend == "read" and v.tile.n == 256 end),
+      ragged_k())
+  }
+end
 
 local function far_scales ()
   return reject "a scale that is no power of two would take digits that f16 needs"

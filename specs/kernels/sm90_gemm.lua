@@ -149,6 +149,8 @@ local function ragged_k ()
   requires "k <= 2147483136" "steps of k are counted in 32 bits",
   requires "groups * (m / 128 + 1) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
   requires "m % 8 == 0" "rows of A must start at multiples of 16 bytes",
+  reject "the chunks of A that two CTAs share leave too few registers: some would spill"
+    (function (v) return v.cluster.n > 1 and v.tile.n > 192 end),
   common()
 end
 
@@ -250,53 +252,46 @@ for _, rows in ipairs { in_order, gathered } do
   }
 end
 
+-- The operands of an activation: one, two halves of a row or runs that alternate; with which
+-- activations and interleaves.
+local gradients = {
+  one    = { join(activations.plain), { 0 } },
+  halves = { join(activations.gated), { 0 } },
+  runs   = { join(activations.gated), { 1, 8, 32 } },
+}
+local results = { one = { join({ "none" }, activations.plain), { 0 } },
+                  halves = gradients.halves, runs = gradients.runs }
+
 -- y = activation(x wᵀ + bias), times a number for each row. An activation takes its operands from
 -- two columns of the product, which must be sums of one thread: two halves are interleaved as
 -- B's rows are copied, runs of 8 columns are in neighbouring fragments.
-for _, rows in ipairs { in_order, gathered } do
-  kernels(rows.grid .. "_activate") {
-    op       = "fprop",
-    element  = { bf16, f16 },
-    scale    = "none",
-    layout   = "tn",
-    ragged   = "m",
-    epilogue = "activate",
-    arch     = "sm_90a",
-    template = "sm90/gemm.cu",
-    params   = join(rows.maps, { "p_map", "p_ragged_map", "b_pointers", "alpha", "scalar_step",
+for operands, axes in pairs(results) do
+  for _, rows in ipairs { in_order, gathered } do
+    kernels(rows.grid .. "_activate_" .. operands) {
+      op = "fprop", element = { bf16, f16 }, scale = "none", layout = "tn", ragged = "m",
+      epilogue = "activate", arch = "sm_90a", template = "sm90/gemm.cu",
+      params = join(rows.maps, { "p_map", "p_ragged_map", "b_pointers", "alpha", "scalar_step",
                                  "bias", "saved", "probability", "limit", "slope", "shift" },
                     sizes),
 
-    rows.gather(),
-    axis "activation" (join({ "none" }, activations.gated, activations.plain)),
-    axis "interleave" { 0, 1, 8, 32 },
-    axis "schedule" { "cooperative", "pingpong" },
-    axis "tile"     (rows.tiles or { {64, 256, 64}, {128, 128, 64}, {128, 256, 64} }),
-    axis "cluster"  (rows.clusters),
+      rows.gather(),
+      axis "activation" (axes[1]),
+      axis "interleave" (axes[2]),
+      axis "schedule" { "cooperative", "pingpong" },
+      axis "tile"     (rows.tiles or { {64, 256, 64}, {128, 128, 64}, {128, 256, 64} }),
+      axis "cluster"  (rows.clusters),
+      derive "operands" (operands),
 
-    derive "operands" (function (v)
-      for _, one in ipairs(join({ "none" }, activations.plain)) do
-        if v.activation == one then return "one" end
-      end
-      return v.interleave == 0 and "halves" or "runs"
-    end),
-    reject "nothing alternates: there is one operand"
-      (function (v) return v.operands == "one" and v.interleave > 0 end),
-    whole_fragments(), constants(),
-    ragged_m(rows)
-  }
+      whole_fragments(), constants(),
+      ragged_m(rows)
+    }
+  end
 end
 
 -- dp from dh = dy w, where h = activation(p) times a factor for each row: the gradient of h goes
 -- back through the activation where it is summed, and partial sums for those of a bias and of the
 -- rows' factors are left for launches that follow. P is loaded as C would be. Two halves of D are
 -- stored in whole slabs, since the second half follows the first.
-local gradients = {
-  one    = { join(activations.plain), { 0 } },
-  halves = { join(activations.gated), { 0 } },
-  runs   = { join(activations.gated), { 1, 8, 32 } },
-}
-
 for operands, axes in pairs(gradients) do
   for _, rows in ipairs { in_order, gathered } do
     kernels(rows.grid .. "_gradient_" .. operands) {
@@ -321,75 +316,44 @@ for operands, axes in pairs(gradients) do
   end
 end
 
--- dw = dyᵀ x: k in groups, one matrix D for each.
-local tokens = { "a_map", "a_ragged_map", "b_map", "b_ragged_map", "d_map", "d_pointer_map",
-                 "d_pointers" }
+-- dw = dyᵀ x: stored, added to C, or scaled and added to it. Added to fp32 also with C loaded by the
+-- copy engine while the tile is multiplied: where memory binds, sums in L2 are slower than a read
+-- and a write. `tail`: the parameters after those of C.
+local function grids (name, operands, tail, tiles, clusters, rules)
+  local function c_path (of, ...)
+    if of == "_fetch" then return axis "addend" { "fetch" }, ... end
+    return addend(), no_c(), ...
+  end
+  local both, single = { "cooperative", "pingpong" }, { {1, 1} }
 
-kernels "sm90_gemm_k" {
-  op       = "wgrad",
-  element  = { bf16, f16 },
-  scale    = "none",
-  layout   = "nt",
-  ragged   = "k",
-  epilogue = { "store", "add" },
-  arch     = "sm_90a",
-  template = "sm90/gemm.cu",
-  params   = join(tokens, added, sizes),
+  for of, one in pairs {
+    [""]       = { { "store", "add" }, added, both, tiles, clusters },
+    ["_fetch"] = { "add", {}, both, tiles, single, d = f32 },
+    ["_scale"] = { "scale", join(added, scalars), { "cooperative" },
+                   { {128, 128, 64}, {128, 256, 64} }, single } } do
+    kernels(name .. of) {
+      op = "wgrad", element = { bf16, f16 }, scale = "none", layout = "nt", ragged = "k",
+      epilogue = one[1], d = one.d, arch = "sm_90a", template = "sm90/gemm.cu",
+      params = join(operands, one[2], tail),
 
-  axis "schedule" { "cooperative", "pingpong" },
-  axis "tile"     { {128, 128, 64}, {128, 192, 64}, {128, 256, 64}, {256, 128, 64} },
-  axis "cluster"  { {1, 1}, {1, 2} },
+      axis "schedule" (one[3]), axis "tile" (one[4]), axis "cluster" (one[5]),
+      c_path(of, rules())
+    }
+  end
+end
 
-  reject "the chunks of A that two CTAs share leave too few registers: some would spill"
-    (function (v) return v.cluster.n > 1 and v.tile.n > 192 end),
-  addend(), no_c(), ragged_k()
-}
-
--- The same into fp32, with C loaded by the copy engine while the tile is multiplied: where
--- memory binds, sums in L2 are slower than a read and a write.
-kernels "sm90_gemm_k_fetch" {
-  op       = "wgrad",
-  element  = { bf16, f16 },
-  scale    = "none",
-  layout   = "nt",
-  ragged   = "k",
-  epilogue = "add",
-  d        = f32,
-  arch     = "sm_90a",
-  template = "sm90/gemm.cu",
-  params   = join(tokens, sizes),
-
-  axis "schedule" { "cooperative", "pingpong" },
-  axis "tile"     { {128, 128, 64}, {128, 192, 64}, {128, 256, 64}, {256, 128, 64} },
-  axis "cluster"  { {1, 1} },
-  axis "addend"   { "fetch" },
-  ragged_k()
-}
-
-kernels "sm90_gemm_k_scale" {
-  op       = "wgrad",
-  element  = { bf16, f16 },
-  scale    = "none",
-  layout   = "nt",
-  ragged   = "k",
-  epilogue = "scale",
-  arch     = "sm_90a",
-  template = "sm90/gemm.cu",
-  params   = join(tokens, added, scalars, sizes),
-
-  axis "schedule" { "cooperative" },
-  axis "tile"     { {128, 128, 64}, {128, 256, 64} },
-  axis "cluster"  { {1, 1} },
-
-  addend(), ragged_k()
-}
+-- k in groups, one matrix D for each.
+grids("sm90_gemm_k",
+      { "a_map", "a_ragged_map", "b_map", "b_ragged_map", "d_map", "d_pointer_map", "d_pointers" },
+      sizes, { {128, 128, 64}, {128, 192, 64}, {128, 256, 64}, {256, 128, 64} },
+      { {1, 1}, {1, 2} }, ragged_k)
 
 -- The same products of several microbatches that waited, as one: their tokens are one long k.
-local merged = { "a_tail_map", "b_tail_map", "d_map", "d_pointer_map", "microbatch_maps",
-                 "microbatches", "microbatch_count", "d_pointers", "groups", "m", "n", "band",
-                 "error", "noop" }
-
-local function merges ()
+grids("sm90_gemm_k_parts",
+      { "a_tail_map", "b_tail_map", "d_map", "d_pointer_map", "microbatch_maps", "microbatches",
+        "microbatch_count", "d_pointers", "groups", "m", "n", "band", "error", "noop" },
+      {}, { {128, 128, 64}, {128, 256, 64}, {256, 128, 64} }, { {1, 1} },
+      function ()
   return
   axis "microbatches" { 8 },
   reject "16-bit C with as many sums leaves too few registers: some would spill"
@@ -399,60 +363,7 @@ local function merges ()
   requires "groups * (m / 128 + 1) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
   requires "m % 8 == 0" "rows of A must start at multiples of 16 bytes",
   common "merges"
-end
-
-kernels "sm90_gemm_k_parts" {
-  op       = "wgrad",
-  element  = { bf16, f16 },
-  scale    = "none",
-  layout   = "nt",
-  ragged   = "k",
-  epilogue = { "store", "add" },
-  arch     = "sm_90a",
-  template = "sm90/gemm.cu",
-  params   = join(merged, added),
-
-  axis "schedule" { "cooperative", "pingpong" },
-  axis "tile"     { {128, 128, 64}, {128, 256, 64}, {256, 128, 64} },
-  axis "cluster"  { {1, 1} },
-  addend(), no_c(), merges()
-}
-
-kernels "sm90_gemm_k_parts_fetch" {
-  op       = "wgrad",
-  element  = { bf16, f16 },
-  scale    = "none",
-  layout   = "nt",
-  ragged   = "k",
-  epilogue = "add",
-  d        = f32,
-  arch     = "sm_90a",
-  template = "sm90/gemm.cu",
-  params   = merged,
-
-  axis "schedule" { "cooperative", "pingpong" },
-  axis "tile"     { {128, 128, 64}, {128, 256, 64}, {256, 128, 64} },
-  axis "cluster"  { {1, 1} },
-  axis "addend"   { "fetch" },
-  merges()
-}
-
-kernels "sm90_gemm_k_parts_scale" {
-  op       = "wgrad",
-  element  = { bf16, f16 },
-  scale    = "none",
-  layout   = "nt",
-  ragged   = "k",
-  epilogue = "scale",
-  arch     = "sm_90a",
-  template = "sm90/gemm.cu",
-  params   = join(merged, added, scalars),
-
-  axis "schedule" { "cooperative" },
-  axis "tile"     { {128, 128, 64}, {128, 256, 64} },
-  axis "cluster"  { {1, 1} },
-  addend(), merges()
-}
+end)
 
 -- A uniform batch: no axis is ragged.
 kernels "sm90_gemm_none" {

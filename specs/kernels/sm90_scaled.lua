@@ -489,106 +489,58 @@ kernels "sm90_square_m_mainloop" {
   ragged_m("square", "mainloop")
 }
 
--- The path of C: fp32 sums in L2, others in registers.
-local function sums_addend ()
-  return derive "addend" (function (v)
-    if v.epilogue == "store" then return "none" end
-    return v.d.bytes == 4 and "reduce" or "read"
-  end)
-end
-local function no_c ()
-  return without "c c_pointers c_stride c_group_stride" (function (v) return v.addend ~= "read" end)
+-- dw = dyᵀ x: see grids of sm90_gemm.lua.
+local function grids (name, kind, operands, tail, schedules, tiles, rules)
+  local function c_path (of, ...)
+    if of == "_fetch" then return axis "addend" { "fetch" }, ... end
+    return
+    -- fp32 sums in L2, others in registers
+    derive "addend" (function (v)
+      if v.epilogue == "store" then return "none" end
+      return v.epilogue == "add" and v.d.bytes == 4 and "reduce" or "read"
+    end),
+    without "c c_pointers c_stride c_group_stride" (function (v) return v.addend ~= "read" end),
+    ...
+  end
+  local small = { {128, 128, 128}, {128, 256, 128} }
+
+  for of, one in pairs {
+    [""]       = { { "store", "add" }, added, schedules, tiles or small },
+    ["_fetch"] = { "add", {}, schedules, join(small, { {256, 128, 128} }), d = f32 },
+    ["_scale"] = { "scale", join(added, scalars), { "cooperative" }, small } } do
+    kernels(name .. of) {
+      op = "wgrad", element = element[kind], scale = spans[kind], layout = "tn", ragged = "k",
+      epilogue = one[1], d = one.d, arch = "sm_90a", template = "sm90/gemm.cu",
+      params = join(operands, one[2], tail),
+
+      axis "schedule" (one[3]), axis "tile" (one[4]), axis "cluster" { {1, 1} },
+      c_path(of, rules())
+    }
+  end
 end
 
--- dw = dyᵀ x: k in groups that begin at multiples of 128, one matrix D for each.
+-- k in groups that begin at multiples of 128, one matrix D for each.
 for _, kind in ipairs { "whole", "int8", "line" } do
-  local operands = { "a_map", "b_map", "d_map", "d_pointer_map", "d_pointers" }
-
-  kernels("sm90_" .. kind .. "_k") {
-    op = "wgrad", element = element[kind], scale = spans[kind], layout = "tn", ragged = "k",
-    epilogue = { "store", "add" }, arch = "sm_90a", template = "sm90/gemm.cu",
-    params = join(operands, sf[kind], added, sizes),
-
-    axis "schedule" { "cooperative", "pingpong" },
-    axis "tile"     { {128, 128, 128}, {128, 192, 128}, {128, 256, 128}, {256, 128, 128} },
-    axis "cluster"  { {1, 1} },
-    sums_addend(), no_c(),
-    ragged_k(kind)
-  }
-
-  kernels("sm90_" .. kind .. "_k_fetch") {
-    op = "wgrad", element = element[kind], scale = spans[kind], layout = "tn", ragged = "k",
-    epilogue = "add", d = f32, arch = "sm_90a", template = "sm90/gemm.cu",
-    params = join(operands, sf[kind], sizes),
-
-    axis "schedule" { "cooperative", "pingpong" },
-    axis "tile"     { {128, 128, 128}, {128, 256, 128}, {256, 128, 128} },
-    axis "cluster"  { {1, 1} },
-    axis "addend"   { "fetch" },
-    ragged_k(kind)
-  }
-
-  kernels("sm90_" .. kind .. "_k_scale") {
-    op = "wgrad", element = element[kind], scale = spans[kind], layout = "tn", ragged = "k",
-    epilogue = "scale", arch = "sm_90a", template = "sm90/gemm.cu",
-    params = join(operands, sf[kind], added, scalars, sizes),
-
-    axis "schedule" { "cooperative" },
-    axis "tile"     { {128, 128, 128}, {128, 256, 128} },
-    axis "cluster"  { {1, 1} },
-    derive "addend" "read",
-    ragged_k(kind)
-  }
+  grids("sm90_" .. kind .. "_k", kind,
+        join({ "a_map", "b_map", "d_map", "d_pointer_map", "d_pointers" }, sf[kind]), sizes,
+        { "cooperative", "pingpong" },
+        { {128, 128, 128}, {128, 192, 128}, {128, 256, 128}, {256, 128, 128} },
+        function () return ragged_k(kind) end)
 end
 
 -- The same products of several microbatches that waited, as one: their tokens are one long k.
 -- Scales of blocks come along with them; those of whole sums differ from one to the next, so there
 -- each is a launch of its own.
-local merged = { "a_sf_tail_map", "b_sf_tail_map", "d_map", "d_pointer_map", "microbatch_maps",
-                 "microbatches", "microbatch_count", "d_pointers", "groups", "m", "n", "band",
-                 "error", "noop" }
-
-local function merges ()
+grids("sm90_line_k_parts", "line",
+      { "a_sf_tail_map", "b_sf_tail_map", "d_map", "d_pointer_map", "microbatch_maps",
+        "microbatches", "microbatch_count", "d_pointers", "groups", "m", "n", "band", "error",
+        "noop" },
+      {}, { "cooperative" }, nil,
+      function ()
   return
   axis "microbatches" { 8 },
   requires "groups * (m / 128 + 1) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
   common "merges"
-end
-
-kernels "sm90_line_k_parts" {
-  op = "wgrad", element = element.line, scale = spans.line, layout = "tn", ragged = "k",
-  epilogue = { "store", "add" }, arch = "sm_90a", template = "sm90/gemm.cu",
-  params = join(merged, added),
-
-  axis "schedule" { "cooperative" },
-  axis "tile"     { {128, 128, 128}, {128, 256, 128} },
-  axis "cluster"  { {1, 1} },
-  sums_addend(), no_c(),
-  merges()
-}
-
-kernels "sm90_line_k_parts_fetch" {
-  op = "wgrad", element = element.line, scale = spans.line, layout = "tn", ragged = "k",
-  epilogue = "add", d = f32, arch = "sm_90a", template = "sm90/gemm.cu",
-  params = merged,
-
-  axis "schedule" { "cooperative" },
-  axis "tile"     { {128, 128, 128}, {128, 256, 128}, {256, 128, 128} },
-  axis "cluster"  { {1, 1} },
-  axis "addend"   { "fetch" },
-  merges()
-}
-
-kernels "sm90_line_k_parts_scale" {
-  op = "wgrad", element = element.line, scale = spans.line, layout = "tn", ragged = "k",
-  epilogue = "scale", arch = "sm_90a", template = "sm90/gemm.cu",
-  params = join(merged, added, scalars),
-
-  axis "schedule" { "cooperative" },
-  axis "tile"     { {128, 128, 128}, {128, 256, 128} },
-  axis "cluster"  { {1, 1} },
-  derive "addend" "read",
-  merges()
-}
+end)
 
 -- SPDX-License-Identifier: Apache-2.0

@@ -8,7 +8,8 @@
 
 /* Grids of each epilogue, of halves and of runs. */
 static const char spec[] =
-    "for _, name in ipairs { 'sm90_gemm_m_activate',\n"
+    "for _, name in ipairs { 'sm90_gemm_m_activate_halves',\n"
+    "    'sm90_gemm_m_activate_runs',\n"
     "    'sm90_gemm_m_gradient_halves', 'sm90_gemm_m_gradient_runs',\n"
     "    'sm90_square_m_copies_halves', 'sm90_square_m_copies_runs',\n"
     "    'sm90_square_m_dy_copies_halves', 'sm90_square_m_dy_copies_runs'\n"
