@@ -32,8 +32,8 @@ static const struct qg_field fields[] = {
      "which tensor of a layer; of casts"},
     {"input", QG_F_NAMES, 0, AT(input),
      QG_WORDS(QUERN_WIDE_TYPES(QG_WORD) " copy"), NULL,
-     "the type before the cast (of dequantize, after it), or \"copy\": the row "
-     "copy; of casts"},
+     "the type before the cast (of dequantize, after it), or \"copy\": the "
+     "rowwise tensor; of casts"},
     {"form", QG_F_NAMES, 0, AT(form), QG_WORDS(QN_FORMS(QG_WORD)), NULL,
      "the source of quantization: values as they are, an activation's result, "
      "or the "

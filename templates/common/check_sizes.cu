@@ -7,7 +7,7 @@
 ** 1 if one does.
 */
 FN int check_sizes(const void *first_dims, const void *offsets, int bytes, int groups,
-                        unsigned int rows, unsigned int *error, int lane)
+                   unsigned int rows, unsigned int *error, int lane)
 {
     unsigned int end = 0; /* of the groups so far */
 

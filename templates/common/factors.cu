@@ -10,7 +10,7 @@
 **                                flag is not 0; or null: the first one's, until some value does
 **                                not fit; both where the caller wants none
 **
-** One CTA. A factor that is null is 1.                    COUPLED: factors -> runtime/ahead_run.c
+** One CTA. A factor that is null is 1.                                       COUPLED: factors
 */
 #define FN __device__ __forceinline__
 enum { THREADS = $(threads), TILE = 128 };

@@ -9,7 +9,7 @@
 */
 enum { THREADS = $(threads), MOST = 512 };
 
-/* As the runtime has it. COUPLED: host sizes -> plan.h */
+/* As the runtime has it. COUPLED: host sizes */
 struct host_sizes {
     int count, size[MOST];
 };

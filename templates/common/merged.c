@@ -1,6 +1,5 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
-/* One of the products that a launch merges, as the runtime has it. COUPLED: microbatches ->
-   plan.h */
+/* One of the products that a launch merges, as the runtime has it. COUPLED: microbatches */
 struct microbatch {
     const void *a, *b, *first_dims, *offsets;
     const void *a_sf, *b_sf;

@@ -14,7 +14,7 @@
 **   a  $(a.type) [m, k], b $(b.type) $(matrix), contiguous along $(contiguous)
 **   d  $(d.type) [m, n], or [m, n / 2] where an activation takes two operands; p [m, n], or null
 //$ if copies then
-**      d is quantized: the rowwise tensor, and the columnwise tensor or null, are **      stored
+**      d is quantized: the rowwise tensor, and the columnwise tensor or null, are stored
 //$ end
 **
 //$ elseif back then
@@ -24,7 +24,7 @@
 **   a  $(a.type) [m, k], b $(b.type) $(matrix), contiguous along $(contiguous)
 **   d  $(d.type) [m, 2 n], or [m, n] where the activation takes one operand; p the same
 //$ if copies then
-**      d is quantized: the rowwise tensor, and the columnwise tensor or null, are **      stored
+**      d is quantized: the rowwise tensor, and the columnwise tensor or null, are stored
 //$ end
 **
 //$ else

@@ -22,8 +22,8 @@ template <int FULL>
 //$ local random = drawn and ", const struct copy *column, long long along" or ""
 //$ local shares = (lines or scale.stochastic) and "struct shared *shared, " or ""
 //$ local given = (not lines or not scale.hadamard) and "const struct factors *f, " or ""
-FN void cast_rows($(shares)const struct coord *p, const struct copy *row, packed *tile,
-                  $(given)int rows, int stored, long long at, float sum[2]$(random))
+FN void cast_rows($(shares)const struct coord *p, const struct copy *row,
+                  packed *tile, $(given)int rows, int stored, long long at, float sum[2]$(random))
 {
 //$ local direct, half = scale.hadamard, bits == 4 and " / 2" or ""
 //$ if direct then
@@ -211,10 +211,14 @@ FN void cast_transformed(const struct coord *p, packed *tile,
 //$ end
 //$ local all = of == "w" and "all, " or ""
 //$ local sums = of ~= "w" and ", float *partials" or ""
-//$ local and_sums = of ~= "w" and ", and each thread's sums if there is room for them" or ""
 /*
-** A tile: the rowwise and the columnwise tensor$(and_sums). All threads come here together, and may
-** leave before all of the columnwise tensor has been stored.
+//$ if of ~= "w" then
+** A tile: the rowwise and the columnwise tensor, and each thread's sums if there is room for them.
+//$ else
+** A tile: the rowwise and the columnwise tensor.
+//$ end
+** All threads come here together, and may leave before all of the columnwise tensor has been
+** stored.
 */
 FN void cast_tile(struct shared *shared, const struct coord *p, const struct group *g,
                   const struct tile *t, const struct shape *all, const struct copy *row,
@@ -222,7 +226,8 @@ FN void cast_tile(struct shared *shared, const struct coord *p, const struct gro
 {
     const int rows = g->length - t->row - ROWS * p->part;
 //$ local stores = scale.hadamard and "2 * p->lane" or "p->lane % ROW_PIECES * " .. 128 // bits
-    const int feature = 64 * p->half + $(stores); /* the first that the thread stores */
+    /* The first that the thread stores. */
+    const int feature = 64 * p->half + $(stores);
     const int stored = row->data && t->column + feature < row->stride ? rows : 0;
     const long long at = row_at(row, p, g, t, $(all)feature);
 //$ if scale.stochastic then

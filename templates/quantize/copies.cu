@@ -74,7 +74,8 @@ FN long long row_at(const struct copy *copy, const struct coord *p, const struct
                     const struct tile *t, $(whole)int feature)
 {
 //$ local first = of == "w" and "(long long)g->number * all->m" or "(long long)g->start"
-    return ($(first) + t->row + ROWS * p->part) * copy->stride + t->column + feature;
+    return ($(first) + t->row + ROWS * p->part) * copy->stride +
+           t->column + feature;
 }
 
 /* The offset of the tile's first value in the columnwise tensor, in values. */

@@ -66,8 +66,9 @@ FN void do_rows(const struct copy *copy, const struct result *out, const struct 
     const int rows = complete ? TILE_M : columns <= 0 ? 0 : there;
     const int at_once = complete ? AT_ONCE : 2; /* more would not fit the registers */
 //$ local first = of == "w" and "(long long)g->number * all->m" or "(long long)g->start"
-    const unsigned char *at = codes_at(copy->data, ($(first) + t->row + line) * copy->stride +
-                                                   t->column + f);
+    const unsigned char *at =
+        codes_at(copy->data, ($(first) + t->row + line) * copy->stride +
+                             t->column + f);
     const long long step = STEP / 2 * CODE_WORDS * copy->stride; /* bytes */
     out_element *to = out->at + line * out->stride + f;
 //$ if blocks then
@@ -152,7 +153,8 @@ $(name)(
 //$ end
 //$ local start = "(align ? (long long)g.first * TILE_M : g.start)"
 //$ local first = of == "w" and "(long long)g.number * m" or start
-        result.at = (out_element *)out + ($(first) + t.row) * out_stride + t.column;
+        result.at =
+            (out_element *)out + ($(first) + t.row) * out_stride + t.column;
         result.rows = g.length - t.row;
 //$ if of ~= "w" then
         if (align)

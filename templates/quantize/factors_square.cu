@@ -5,9 +5,10 @@
 /* Blocks of $(wide) x $(wide) values: the rowwise and the columnwise tensor have the same
    scales. */
 //$ local shares = wide > 32 and "struct shared *shared, " or ""
-FN void find_factors($(shares)const struct coord *p, const struct group *g, const struct tile *t,
-                     const struct shape *all, const struct copy *row, const struct copy *column,
-                     const packed *v, struct factors *f)
+FN void find_factors($(shares)const struct coord *p, const struct group *g,
+                     const struct tile *t, const struct shape *all,
+                     const struct copy *row, const struct copy *column, const packed *v,
+                     struct factors *f)
 {
     const int feature = t->column + 64 * p->half + 2 * p->lane;
     const int first = t->row + ROWS * p->part;

@@ -1,7 +1,7 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ local many = { x = "groups of rows", dy = "groups of rows", w = "one matrix for each group" }
 /*
-//$ local from = input.type == "copy" and "its row copy" or input.type
+//$ local from = input.type == "copy" and "its rowwise tensor" or input.type
 ** Quantize $(of) for $(recipe), from $(from), in one pass: $(many[of]).
 //$ if form == "forward" then
 ** The quantized values are an activation's result, rounded to $(from) first.
@@ -14,11 +14,15 @@
 **                        multiple of 128 on, with zeros up to the next one
 **   partials             sums of 32 rows each, in order, if dbias is wanted
 **
-** Either copy may be null. Persistent CTAs take tiles of 128 x 128, whose values they load
-//$ local ahead = stages == 2 and ", those of the next tile while they work on one" or ""
-** into shared memory$(ahead). A thread is concerned with two features of 32 rows, so that sums and
-** maxima along the rows need no other thread, and pairs of rows become neighbours in the columnwise
-** tensor; those along the features go through shuffles.
+** Either quantized tensor may be null. Persistent CTAs take tiles of 128 x 128, whose values they
+//$ if stages == 2 then
+** load into shared memory, those of the next tile while they work on one.
+//$ else
+** load into shared memory.
+//$ end
+** A thread is concerned with two features of 32 rows, so that sums and maxima along the rows need
+** no other thread, and pairs of rows become neighbours in the columnwise tensor; those along the
+** features go through shuffles.
 */
 //$ include "quantize/head.cu"
 

@@ -58,7 +58,8 @@ FN struct parts parts_at(const struct copy *copy, const struct group *g,
 {
     struct parts p;
 
-    p.codes = codes_at(copy->data, feature * copy->stride + $(first) + row);
+    p.codes = codes_at(copy->data,
+                       feature * copy->stride + $(first) + row);
     p.step = copy->stride;
     p.sf = copy->sf;
     p.sf_step = 0;

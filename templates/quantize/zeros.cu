@@ -7,8 +7,8 @@
 **   column  [k, m]  the same along the rows: transposed
 **   row_sf, column_sf  words: the scale, and in the upper half the zero point
 **
-** Either copy may be null. Persistent CTAs take tiles of 128 x 128. A warp has every 8th line of
-** one, a lane four neighbours of it, so that maxima go through shuffles.
+** Either quantized tensor may be null. Persistent CTAs take tiles of 128 x 128. A warp has every
+** 8th line of one, a lane four neighbours of it, so that maxima go through shuffles.
 */
 //$ include "quantize/head.cu"
 

@@ -65,7 +65,7 @@ COLUMNS_BYTES = 2 * 128 * 4, /* the columns' factors, for each warpgroup */
 //$ elseif epilogue == "copies" then
 RESULTS = $(operands == "one" and tile.n or tile.n // 2), /* of a row in a tile */
 LINE_BYTES = 32 * $(a.bits) / 8, /* of a column's codes, of 32 rows */
-TURNED_BYTES = WARPS * RESULTS * LINE_BYTES, /* a tile's columnwise tensor, of each warp's rows */
+TURNED_BYTES = WARPS * RESULTS * LINE_BYTES, /* a columnwise tensor of each warp's rows */
 COLUMNS_BYTES = WARPS * RESULTS * 4, /* the columns' factors, for each warp */
 //$ elseif epilogue == "gradient_copies" then
 RESULTS = 64, /* of a row in a block: a slab's columns of D */

@@ -88,7 +88,8 @@ while (uniformly(queue_read(&s, &sequence, &t, &p, lane))) {
             sums_release(&s, number, lane);
 //$ local through = activation ~= "none" and "&slabs, &maps, " or ""
         find_results(&packed[half], sum, &t, $(through)&finish, row, rows, lane);
-        store_row_copy(&packed[half], &slabs, &t, &maps, &follow.copies, x, row, rows, lane);
+        store_row_copy(&packed[half], &slabs, &t, &maps, &follow.copies, x, row, rows,
+                       lane);
     }
     if (follow.copies.column)
         store_column_copy(packed, &t, &follow.copies, x, first, lane);

@@ -260,7 +260,8 @@ FN void promote(float sum[WARP_M / 16][WARP_N / 8][4], float part[WARP_M / 16][W
 //$ if dequantizes(a) or dequantizes(b) then
 //$   first, last = "const struct source *a, const struct source *b, ", ", int k, int length"
 //$ end
-FN void multiply_step(float sum[WARP_M / 16][WARP_N / 8][4], $(first)unsigned int stage,
+FN void multiply_step(float sum[WARP_M / 16][WARP_N / 8][4],
+                      $(first)unsigned int stage,
                       int step, int row, int column$(last))
 {
     const int lane = threadIdx.x % 32, r = lane / 4, q = lane % 4;

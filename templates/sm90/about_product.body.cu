@@ -34,5 +34,5 @@
 //$ local made = copies and ", of which copies are made at once: see sm90/copies.cu" or ""
 **   d  $(shape[3])   $(d.type)$(made)
 //$ if back then
-**   p  $(shape[3])   $(d.type), what the activation was given
+**   p  $(shape[3])   $(d.type), the pre-activation
 //$ end

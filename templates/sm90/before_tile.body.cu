@@ -9,5 +9,6 @@ read_ahead(added, &scale, &t, $(row), $(d_rows), lane);
 fetch_ahead(&slabs, &maps, &t,$(finishes and " n," or "") $(row), $(d_rows), lane);
 //$ end
 //$ if finishes then
-const struct finish finish = finish_of(&follow, &t, $(row), $(d_rows), lane);
+const struct finish finish =
+    finish_of(&follow, &t, $(row), $(d_rows), lane);
 //$ end

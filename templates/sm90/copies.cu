@@ -15,17 +15,17 @@
 ** reads them. $(who) of them.
 **
 **   rowwise tensor     a scale for each BLOCK results of a row
-**   columnwise tensor  a scale for a column's BLOCK rows, $(of), after the group's last
-**                one zeros, transposed
+**   columnwise tensor  a scale for a column's BLOCK rows, $(of), after the group's
+**                      last one zeros, transposed
 **
 ** A thread holds results of two rows of each 16, `row` + lane / 4 and 8 below, packed in pairs:
 ** pair j of a row has columns 8 j + 2 (lane % 4) and the next one, as sums have.
 //$ else
-** reads them. They are 128 rows x 128 columns, one block of scales of either copy.
+** reads them. They are 128 rows x 128 columns, one block of scales of either.
 **
 **   rowwise tensor     a scale for a row's 128 results: a warp has 16 rows of them
 **   columnwise tensor  a scale for a column's 128 rows, after the group's last one zeros,
-**                transposed: the warps tell each other the largest value of their columns
+**                      transposed: the warps tell each other the largest value of their columns
 **
 ** A thread holds results of two rows, `row` + lane / 4 and 8 below, packed in pairs: pair j of a
 ** row has columns 8 j + 2 (lane % 4) and the next one, as sums have.
@@ -66,7 +66,8 @@ struct packed {
 /* A thread's sums become results; the pre-activation is stored if it is wanted. */
 //$ local to = activation ~= "none" and "struct slabs *slabs, const struct maps *maps, " or ""
 FN void find_results(struct packed *packed, float sum[SUMS], const struct tile *t,
-                     $(to)const struct finish *s, int row, int rows, int lane)
+                     $(to)const struct finish *s,
+                     int row, int rows, int lane)
 {
     const int above = row + lane / 4 < rows, below = row + lane / 4 + 8 < rows;
 //$ if activation ~= "none" then

@@ -12,8 +12,8 @@
 //$ end
 **
 ** One persistent CTA per multiprocessor works on tiles of all groups, in the order of the scheduler
-** (struct scheduler). Its first warpgroup
-** copies tiles of A and B into a ring of STAGES stages; the two others multiply them:
+** (struct scheduler). Its first warpgroup copies tiles of A and B into a ring of STAGES stages; the
+** two others multiply them:
 //$ include "sm90/about_tiles.body.cu"
 */
 enum {

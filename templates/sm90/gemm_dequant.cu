@@ -19,13 +19,13 @@
 //$ end
 **
 ** One persistent CTA per multiprocessor works on tiles of all groups, in the order of the scheduler
-** (struct scheduler). Its first warpgroup
 //$ local into = a_strategy == "dequantized" and "those of A" or "those of B"
 //$ if a_strategy == b_strategy then into = "both" end
 //$ local met = { registers = " by what they dequantize themselves", copied = " by packed codes" }
 //$ local by = met[a_strategy] or met[b_strategy] or ""
-** copies tiles of A and B into PACKED_STAGES packed stages. Its last one dequantizes $(into) into
-** a ring of STAGES stages; the two others multiply those stages$(by):
+** (struct scheduler). Its first warpgroup copies tiles of A and B into PACKED_STAGES packed
+** stages. Its last one dequantizes $(into) into a ring of STAGES stages; the two others
+** multiply those stages$(by):
 //$ if swapped then
 ** the rows of B that they dequantize are the tensor cores' rows, those of A their columns, and
 //$ end

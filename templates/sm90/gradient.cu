@@ -388,7 +388,8 @@ FN void keep_columns(const unsigned int slab[OPERANDS], const struct follow *f,
 //$ local width = halves and ", f->columns" or ""
 //$ local mine = apart and "(int)(threadIdx.x / 128 - 1) * 32 + (int)threadIdx.x % 32"
 //$                     or "(int)threadIdx.x % 64"
-        const int x = column_of(c->column, j$(width)) + $(mine);
+        const int x = column_of(c->column, j$(width)) +
+                      $(mine);
 
         if (x < width && strip < strips)
             f->partials[(long long)strip * width + x] = sum[j];

@@ -39,7 +39,8 @@ FN void scales_put(unsigned int table, const struct scales *s, int lane)
 {
     __syncwarp(); /* all have read the old ones */
 //$ local more = lots == 3 and "__float_as_uint(s->of[1]), __float_as_uint(s->of[2])" or "0, 0"
-    store_shared_x4(table + lane * SCALES_BYTES, __float_as_uint(s->of[0]), $(more), 0);
+    store_shared_x4(table + lane * SCALES_BYTES, __float_as_uint(s->of[0]),
+                    $(more), 0);
     __syncwarp();
 }
 

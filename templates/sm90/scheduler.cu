@@ -276,7 +276,8 @@ FN void scheduler_read(struct scheduler *w, int lane)
 //$ used = epilogue == "add" and "w->length > 0" or used
 //$ end
     w->tiles_end =
-        warp_prefix_sum($(used) ? w->tile_rows * w->tile_columns : 0, 0x7fffffffu, lane);
+        warp_prefix_sum($(used) ? w->tile_rows * w->tile_columns : 0,
+                        0x7fffffffu, lane);
 //$ end
 }
 
