@@ -20,7 +20,6 @@ struct scheduler {
 
 //$ include("common/scheduler_sizes.cu", { rolled = false })
 
-//$ if ragged ~= "k" then
 //$ local tile_axis = ragged == "n" and "TILE_N" or "TILE_M"
 /* Strips of a group of this length. */
 FN unsigned int strips_of(unsigned int length)
@@ -28,7 +27,6 @@ FN unsigned int strips_of(unsigned int length)
     return (length + $(tile_axis) - 1) / $(tile_axis);
 }
 
-//$ end
 /* Read the sizes of groups base .. base + 31. */
 FN void scheduler_read(struct scheduler *w, int lane)
 {

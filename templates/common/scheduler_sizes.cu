@@ -13,7 +13,6 @@ FN unsigned int warp_prefix_sum(unsigned int value, unsigned int most, int lane)
     return value;
 }
 
-//$ if ragged ~= "none" then
 /*
 ** The start of this lane's group, groups in sequence; `before` is the start of the block's first
 ** group and becomes the end of its last. Neither is ever more than `most`.
@@ -53,4 +52,3 @@ FN void scheduler_read_sizes(struct scheduler *w, int lane)
     if (w->length > w->total - w->start)
         w->length = w->total - w->start;
 }
-//$ end

@@ -52,7 +52,6 @@ static void find_columns(const struct back *f, int column, int at[2])
     at[1] = takes_two(f) ? at[0] + run : at[0];
 }
 
-//$ if copies then
 /* Does a block from column `first` of the product on make some of these columns of d? */
 static int makes(const struct back *f, int first, int columns)
 {
@@ -67,7 +66,6 @@ static int makes(const struct back *f, int first, int columns)
     return 0;
 }
 
-//$ end
 /* An element of d. */
 static void store_at(const struct back *f, int row, int column, float value)
 {
@@ -107,7 +105,6 @@ static float follow_row(const struct back *f, const float *sum, int row, int fir
     return add_rn(add_rn(total[0], total[2]), add_rn(total[1], total[3]));
 }
 
-//$ if not copies then
 /* A column of d in one strip. */
 static void sum_strip(const struct back *f, int row, int rows, int column)
 {
@@ -119,8 +116,6 @@ static void sum_strip(const struct back *f, int row, int rows, int column)
     if (strip < f->strips) /* groups that overlap would not fit */
         f->partials[strip * width_of(f) + column] = sum;
 }
-
-//$ end
 
 /* The sums of a block become d; it is 64 x 64, but for the last ones. */
 static void follow_block(const struct back *f, const float *sums, int step, int row, int first,

@@ -265,14 +265,12 @@ FN void load_run_$(x)(const struct product *p, const struct stretch *t, term *ou
 }
 
 //$ end
-//$ if gathers then
 /* The row of a for row `row` of the group; -1: there is none. */
 FN int row_of_a(const struct stretch *t, int row)
 {
     return t->rows.pairs ? row_at(&t->rows, row) : row;
 }
 
-//$ end
 /* Rows of a, a run of k each, one after the other; rows that are missing are zero. */
 static void pack_a(term packed[BLOCK_M][TILE_K], const struct product *p,
                    const struct stretch *t, int m, long long k, int rows, int steps)
@@ -342,7 +340,6 @@ static void promote(struct sums *s, const struct product *p, const struct stretc
     __builtin_memset(s->part, 0, sizeof s->part);
 }
 
-//$ if apart then
 /* Factors of whole sums, the first or another. Without tokens there need be no scales. */
 static void weigh(struct sums *s, const struct product *p, const struct stretch *t, int first)
 {
@@ -373,7 +370,6 @@ static void weigh(struct sums *s, const struct product *p, const struct stretch 
     __builtin_memset(s->whole, 0, sizeof s->whole);
 }
 
-//$ end
 /* $(follows and "The code below the sums" or "Alpha, beta, and the rounding"). */
 static void store_block(const struct sums *s, const struct product *p)
 {

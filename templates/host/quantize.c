@@ -43,7 +43,6 @@ static void quantize_tile(const struct work *w, const struct group *g, int row, 
 //$ include "host/quantize_sums.c"
 
 //$ local by_input = scale.by_input and "w->input, " or ""
-//$ if scale.span == "group" or scale.span == "row" or scale.global then
 /* The scales of a group without rows, as of zeros. */
 static void scale_nothing(const struct work *w, const struct group *g)
 {
@@ -71,7 +70,6 @@ static void scale_nothing(const struct work *w, const struct group *g)
     }
 }
 
-//$ end
 /* One group's tiles. `next` counts those of all groups. */
 static void do_group(const struct work *w, const struct group *g, long long *next)
 {

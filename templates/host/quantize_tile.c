@@ -137,7 +137,6 @@ FN void load_tile(const struct work *w, const struct group *g, int row, int feat
 
 //$ include "host/largest.c"
 
-//$ if op == "amax" or (scale and scale.delayed) then
 /* In any order: the largest of all stays. */
 static void note_amax(void *place, const void *values, int count)
 {
@@ -148,4 +147,3 @@ static void note_amax(void *place, const void *values, int count)
            !__atomic_compare_exchange_n(most, &old, found, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         ;
 }
-//$ end

@@ -11,7 +11,6 @@ FN packed round_pair(float lo, float hi)
 //$ end
 }
 
-//$ if form == "backward" then
 /* Which result operand f went into, and whether it is the second one. */
 FN int result_of(const struct source *s, int f, int *is_second)
 {
@@ -24,7 +23,6 @@ FN int result_of(const struct source *s, int f, int *is_second)
     return run ? f / (2 * run) * run + f % run : f - (f >= half ? half : 0);
 }
 
-//$ end
 enum { AT_ONCE = 8 }; /* rows whose operands are loaded together */
 
 /* Two features of AT_ONCE rows from `one` and `two` on; zeros after the first `rows`. */

@@ -138,7 +138,6 @@ FN void stage_rows(packed *tile, const struct coord *p, int first, const unsigne
     }
 }
 
-//$ if not scale.hadamard then
 enum {
     ROW_BYTES = 64 * $(bits) / 8,   /* of a row, that a warp makes */
     ROW_PIECES = ROW_BYTES / 16 /* that lanes store */
@@ -172,7 +171,6 @@ FN void store_rows(packed *tile, const struct coord *p, int first, unsigned char
     }
 }
 
-//$ end
 /* The columnwise tensor's lines, $(16 * bits) bytes of each. */
 FN void store_stage(packed *tile, const struct copy *copy, const struct group *g,
                     const struct tile *t, const struct shape *all)

@@ -29,7 +29,6 @@ FN float column_factor(const struct factors *f, int second, int first)
     return first ? f->column[second][PARTS - 1] : f->column[second][0];
 }
 
-//$ if scale.global then
 /* The argument that a group's second scale gives the rule of blocks; the group's first tile stores
    it. */
 FN float global_factor(const unsigned int *amax, float *global, const struct group *g,
@@ -43,7 +42,6 @@ FN float global_factor(const unsigned int *amax, float *global, const struct gro
     return factor;
 }
 
-//$ end
 //$ local kind = shared and "shared" or by_line and "lines" or "given"
 //$ if scale.rows > 1 then kind = "square" end
 //$ include("quantize/factors_" .. kind .. ".cu")

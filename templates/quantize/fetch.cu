@@ -31,7 +31,6 @@ FN void copy_async(void *to, const void *from)
                  : : "r"((unsigned int)__cvta_generic_to_shared(to)), "l"(from) : "memory");
 }
 
-//$ if params.gather then
 /* A row of tokens. The threads of a row read all their rows' indices at once, one each. */
 FN void fetch_tokens(packed *stage, const struct source *s, const struct group *g,
                      const struct tile *t)
@@ -59,7 +58,6 @@ FN void fetch_tokens(packed *stage, const struct source *s, const struct group *
     }
 }
 
-//$ end
 FN void fetch(packed *stage, const struct source *s, const struct group *g, const struct tile *t)
 {
 //$ if params.gather then

@@ -49,7 +49,6 @@ FN void largest_of_row(const packed *v, int lane, float most[BLOCKS])
     }
 }
 
-//$ if scale.hadamard then
 /* Sixteen rows of one of a thread's features. */
 FN void take(const packed *v, int second, float c[16])
 {
@@ -80,4 +79,3 @@ template <int COUNT> FN float largest_transformed(const packed *v, int second)
     }
     return hadamard_result(most);
 }
-//$ end

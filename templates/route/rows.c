@@ -33,7 +33,6 @@ FN long long place_of(const struct moves *w, long long row, long long stride, in
     return (row * stride + f) * (w->type == IN_F32 ? 4 : 2);
 }
 
-//$ if arch ~= "host" then
 /* May eight values be read, or written, in vectors of 16 bytes? */
 FN int is_whole(const void *at, int count)
 {
@@ -89,7 +88,6 @@ FN void store_whole(uint4 *to, int type, const float x[EACH])
         to[1] = make_uint4(word[4], word[5], word[6], word[7]);
 }
 
-//$ end
 /* Up to eight values, `count` of them; the others are 0. */
 FN void load(const void *from, int type, int count, float x[EACH])
 {

@@ -35,15 +35,6 @@ FN void tensor_commit(unsigned int barrier)
 }
 
 //$ local back = epilogue == "gradient" or epilogue == "gradient_copies"
-//$ local copies = epilogue == "copies" or epilogue == "gradient_copies"
-//$ if scales == "native" and not copies then -- where sm90/ptx.cu has none
-FN void store_shared_word(unsigned int to, unsigned int word)
-{
-    asm volatile("st.shared.b32 [%0], %1;" : : "r"(to), "r"(word) : "memory");
-}
-
-//$ end
-//$ if pair then
 /* The address of a barrier in the first CTA of the pair. */
 FN unsigned int first_of_pair(unsigned int address)
 {
@@ -70,7 +61,6 @@ FN void load_box_$(dimensions)d_pair(unsigned int to, const tensor_map *map, uns
                  : "memory");
 }
 
-//$ end
 //$ end
 //$ -- columns of a load: all of a line's, or few that need not be side by side in registers, or the
 //$ -- rows of D that are stored from one load

@@ -12,7 +12,6 @@ FN unsigned int multiply_f16x2(unsigned int x, unsigned int factor)
     return product;
 }
 
-//$ if a.integer or b.integer then
 FN unsigned int subtract_f16x2(unsigned int x, unsigned int y)
 {
     unsigned int difference;
@@ -21,7 +20,6 @@ FN unsigned int subtract_f16x2(unsigned int x, unsigned int y)
     return difference;
 }
 
-//$ end
 /* Bytes 0 and 1, or 2 and 3, of a word as the upper bytes of two halves. */
 FN unsigned int spread(unsigned int word, int upper)
 {
@@ -29,10 +27,8 @@ FN unsigned int spread(unsigned int word, int upper)
                  : (word << 8 & 0xff00) | (word & 0xff00) << 16;
 }
 
-//$ local across = b.major == "mn"
-//$ include("sm80/shared.cu", { halves = a.bits == 4 or b.bits == 4, bytes = across })
+//$ include "sm80/shared.cu"
 
-//$ if across then
 /* The values of two f16, each times its scale, to bf16. */
 FN unsigned int scale_each(unsigned int pair, float first, float second)
 {
@@ -46,7 +42,6 @@ FN unsigned int scale_each(unsigned int pair, float first, float second)
     return word;
 }
 
-//$ end
 /* The values of two f16, each times a scale, to bf16. */
 FN unsigned int scale_pair(unsigned int pair, float scale)
 {
@@ -60,7 +55,6 @@ FN unsigned int scale_pair(unsigned int pair, float scale)
     return word;
 }
 
-//$ if not a.scale or not b.scale then
 /* 4 values of a row of a stage that are bf16 already, in the position of 4 codes. */
 FN void load_values(unsigned int *pair, unsigned int row, int step, int q)
 {
@@ -73,7 +67,6 @@ FN void store_shared_half(unsigned int to, unsigned short half)
     asm volatile("st.shared.u16 [%0], %1;" : : "r"(to), "h"(half) : "memory");
 }
 
-//$ end
 //$ -- sign in the upper byte, how far left f16's is; magnitude, and how far; f16 of 2^(15 - bias)
 //$ local formats = {
 //$   e2m1 = { 0x0800, "<< 4", 0x0700, "<< 1", 0x7400 },

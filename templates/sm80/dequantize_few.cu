@@ -160,7 +160,6 @@ FN void prepare_factors(const struct memory *s, const struct rows *r, int x)
 //$ end
 }
 
-//$ if integer then
 //$ local flip = b.type == "i4" and "0x43084308" or "0x43004300"
 /* The two codes of a byte in the last bits of 128. `nibbles` is 0x000f000f: as the compiler does
    not know it, this is one instruction. */
@@ -173,7 +172,6 @@ FN unsigned int pair_of_codes(unsigned int codes, unsigned int nibbles)
     return pair;
 }
 
-//$ end
 //$ for _, form in ipairs(exact and { "near", "any" } or { "all" }) do
 //$ local name = form == "all" and "" or "_" .. form
 //$ local twice = low or form == "near"
@@ -212,7 +210,6 @@ FN void dequantize_row$(name)(unsigned int *value, const struct factors *f, unsi
 }
 
 //$ end
-//$ if s.global or low then
 //$ local raised = low and "sum[i][j][c] * 0x1p" .. lowered .. "f" or "sum[i][j][c]"
 /* The factor of whole sums$(low and ", and the powers of two that they lack" or ""). */
 FN void finish_sums(float sum[WARP_N / 16][TILE_M / 8][4], float factor)
@@ -225,5 +222,3 @@ FN void finish_sums(float sum[WARP_N / 16][TILE_M / 8][4], float factor)
             for (int c = 0; c < 4; c++)
                 sum[i][j][c] = __fmul_rn($(raised), factor);
 }
-
-//$ end

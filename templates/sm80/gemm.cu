@@ -115,7 +115,6 @@ FN void multiply_tile(float sum[WARP_M / 16][WARP_N / 8][4], struct source *a,
     }
 }
 
-//$ if a.ragged == "none" or b.ragged == "none" or d.ragged == "none" then
 /* One group's matrix: allocated separately, or `bytes` after the one of the group before. */
 FN const void *matrix_of(const void *first, const void *const *pointers, long long bytes,
                          int group)
@@ -123,7 +122,6 @@ FN const void *matrix_of(const void *first, const void *const *pointers, long lo
     return pointers ? pointers[group] : (const char *)first + group * bytes;
 }
 
-//$ end
 extern "C" __global__ void __launch_bounds__(THREADS, $(ctas))
 $(name)(
     //$ include "common/params.cu"

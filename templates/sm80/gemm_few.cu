@@ -73,7 +73,7 @@ struct memory {
 
 typedef unsigned long long u64;
 
-//$ include("sm80/shared.cu", { halves = false, bytes = four })
+//$ include "sm80/shared.cu"
 
 #define copy_word copy_async_4
 

@@ -134,7 +134,6 @@ FN void copy_stage(const struct source *s, unsigned int to, int tile_rows, int r
     }
 }
 
-//$ if not a.scale or not b.scale then
 /* The same of bf16, whose rows begin anywhere: 8 values together, or one by one. */
 FN void copy_values(const struct source *s, unsigned int to, int tile_rows, int done)
 {
@@ -160,8 +159,6 @@ FN void copy_values(const struct source *s, unsigned int to, int tile_rows, int 
     }
 }
 
-//$ end
-//$ if across then
 /* The same of rows that are steps of k, from `step` on. */
 FN void copy_across(const struct source *s, unsigned int to, int step)
 {
@@ -177,7 +174,6 @@ FN void copy_across(const struct source *s, unsigned int to, int step)
     }
 }
 
-//$ end
 FN void copy_both(const struct source *a, const struct source *b, unsigned int to, int stage)
 {
 //$ for _, x in ipairs(all) do
@@ -223,7 +219,6 @@ FN $(word) block_$(name)(const struct source *s, int row, int k, int length)
 
 //$   end
 //$ end
-//$ if part > 0 then
 /* sum += (factor of a * factor of b) * part over the blocks of `k`; part becomes 0. */
 FN void promote(float sum[WARP_M / 16][WARP_N / 8][4], float part[WARP_M / 16][WARP_N / 8][4],
                 const struct source *a, const struct source *b, int row, int column, int k)
@@ -250,7 +245,6 @@ FN void promote(float sum[WARP_M / 16][WARP_N / 8][4], float part[WARP_M / 16][W
         }
 }
 
-//$ end
 /*
 ** 16 steps of k of one stage. Each lane takes 4 neighbouring codes where the tensor core
 ** expects two and, 8 on, two more: the same ones of both operands, whose products are summed in
@@ -418,7 +412,6 @@ FN long long runs_before(const struct scheduler *w, int group, int lane)
     return sum;
 }
 
-//$ if d.ragged == "none" then
 /* One group's matrix: allocated separately, or `bytes` after the one of the group before. */
 FN const void *matrix_of(const void *first, const void *const *pointers, long long bytes,
                          int group)
@@ -426,7 +419,6 @@ FN const void *matrix_of(const void *first, const void *const *pointers, long lo
     return pointers ? pointers[group] : (const char *)first + group * bytes;
 }
 
-//$ end
 extern "C" __global__ void __launch_bounds__(THREADS, $(ctas))
 $(name)(
     //$ include "common/params.cu"

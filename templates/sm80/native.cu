@@ -21,7 +21,7 @@ enum {
     LINES = TILE_M + TILE_N       /* at most THREADS */
 };
 
-//$ include("sm80/shared.cu", { halves = false, bytes = false })
+//$ include "sm80/shared.cu"
 
 FN void store_shared_word(unsigned int to, unsigned int word)
 {
@@ -172,4 +172,3 @@ FN void multiply_tile(float sum[WARP_M / 16][WARP_N / 8][4], const struct source
             put_scales(ahead, words);
     }
 }
-

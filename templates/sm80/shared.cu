@@ -7,7 +7,6 @@ FN unsigned int load_shared_word(unsigned int from)
     return word;
 }
 
-//$ if halves then
 FN unsigned int load_shared_half(unsigned int from)
 {
     unsigned short half;
@@ -16,8 +15,6 @@ FN unsigned int load_shared_half(unsigned int from)
     return half;
 }
 
-//$ end
-//$ if bytes then
 FN unsigned int load_shared_byte(unsigned int from)
 {
     unsigned int byte;
@@ -25,5 +22,3 @@ FN unsigned int load_shared_byte(unsigned int from)
     asm volatile("ld.shared.u8 %0, [%1];" : "=r"(byte) : "r"(from) : "memory");
     return byte;
 }
-
-//$ end

@@ -26,7 +26,6 @@ struct target {
 //$ end
 };
 
-//$ if params.scatter then
 /* Row `row` of the tile, from its first column on; null: it is not written. */
 FN output *row_of(const struct target *t, int row)
 {
@@ -40,8 +39,6 @@ FN output *row_of(const struct target *t, int row)
         return t->first + to * t->d_stride;
     return t->addresses[to] ? (output *)t->addresses[to] + t->column : 0;
 }
-
-//$ end
 
 /* All runs of D, and of C if it is read, start at multiples of 16 bytes. */
 FN int runs_aligned(const struct target *t)

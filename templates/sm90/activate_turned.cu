@@ -103,7 +103,6 @@ FN void fill_columns(unsigned int slab, const float part[PART], int lane)
     }
 }
 
-//$ if pairs then
 /* The same where a thread's columns are neighbours. */
 FN void fill_neighbours(unsigned int slab, const float part[PART], int lane)
 {
@@ -116,8 +115,6 @@ FN void fill_neighbours(unsigned int slab, const float part[PART], int lane)
     }
 }
 
-//$ end
-//$ if two then
 /* 32 rows of one box. */
 FN void fill_results(unsigned int slab, const float result[PART / 2], int lane)
 {
@@ -126,7 +123,6 @@ FN void fill_results(unsigned int slab, const float result[PART / 2], int lane)
                            pack(result[6], result[7]));
 }
 
-//$ end
 /* The warp's sums of 32 rows from `y` on become elements of p. */
 FN void finish_part(float part[PART], const struct finish *s, float alpha, const float bias[2],
                     const float probability[PART / 2])

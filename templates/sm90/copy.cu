@@ -34,7 +34,6 @@ struct maps {
 //$ end
 };
 
-//$ if ragged ~= "none" then -- COUPLED: pointer map
 /* The coordinates of a matrix in a map of all memory, in steps of 16 bytes from its base. */
 struct reach {
     int near, far;
@@ -47,8 +46,6 @@ FN struct reach reach_from(const void *base, const void *matrix)
     return r;
 }
 
-//$ end
-//$ if microbatches > 1 then
 /*
 ** The same for a map of RAGGED_ROW rows that is to end where row `end` of a buffer begins: the last
 ** `length` rows before it are those from RAGGED_ROW - length on.      COUPLED: tail map
@@ -58,7 +55,6 @@ FN struct reach reach_tail(const void *base, const void *buffer, u64 pitch, u64 
     return reach_from(base, (const char *)buffer + (end - RAGGED_ROW) * pitch);
 }
 
-//$ end
 //$ -- of two CTAs along m each tile says which operand is shared; pairs along m share B
 //$ local turning = cluster.m > 1 and not pair
 //$ local forms = { a = turning and { false, true } or { cluster.n > 1 },

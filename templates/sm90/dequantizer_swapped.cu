@@ -16,7 +16,6 @@ enum { EIGHTHS = 64 };
 //$ end
 //$ include "sm90/dequantize_half.cu"
 
-//$ if a.scale then
 /* Half of a row of one step of the stage that begins at `x`; `bits` as word_a has them. */
 FN void dequantize_step(const struct memory *s, unsigned int packed, unsigned int stage,
                         unsigned int bits, int x, int step, int row, int half)
@@ -25,8 +24,6 @@ FN void dequantize_step(const struct memory *s, unsigned int packed, unsigned in
                       scales_a(s, bits, x + step * TILE_K, row));
 }
 
-//$ end
-//$ if either then
 //$ include "sm90/dequantize_half_f16.cu"
 
 /* A row as f16: its scales for a stage become factors. */
@@ -69,7 +66,6 @@ FN void narrow_step(const struct memory *s, unsigned int packed, unsigned int st
                         r->scales, step, far && r->needed, sequence);
 }
 
-//$ end
 /* Dequantize all steps of one tile: `p` is the place of the packed stages, `q` of those of the
    ring. */
 FN void dequantize_tile(const struct memory *s, struct pipeline *p, struct pipeline *q,

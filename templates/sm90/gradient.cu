@@ -462,7 +462,6 @@ FN void store_tile(float sum[SUMS], struct slabs *slabs, const struct tile *t,
                      column_of(t->column, $(next)), slabs->first + i * SLAB_BYTES, row, rows, lane);
 }
 //$ else
-//$ if not apart then
 /* The sums of the next chunk come to the front. */
 FN void next_sums(float sum[SUMS])
 {
@@ -471,7 +470,6 @@ FN void next_sums(float sum[SUMS])
         sum[i] = sum[i + SLAB_COLUMNS / 2];
 }
 
-//$ end
 /* One chunk, the `number`-th of the warp's, whose sums are the first ones. */
 FN void store_chunk(const float *sum, struct slabs *slabs, const struct tile *t,
                     const struct maps *maps, const struct finish *s, const struct chunk *c,

@@ -83,7 +83,6 @@ FN void fetch_ahead(const struct memory *s, const struct line *line, int x, int 
     copy_commit();
 }
 
-//$ if either then
 /* Scales become factors, four in a word. */
 FN void narrow_scales(const struct memory *s, struct raw *raw, const struct rows *rows)
 {
@@ -119,7 +118,6 @@ FN void narrow_zeros(const struct memory *s, const struct raw *raw, const struct
     mark_tile(s, rows->sequence, any);
 }
 
-//$ end
 //$ -- of scales: does each step need another word, each stage, or not even each stage?
 //$ local word_k, stage_k = in_word * b.scale.k, span * tile.k
 FN void load_scales(struct raw *raw, const struct memory *s, const struct rows *rows, int x)

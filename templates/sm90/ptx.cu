@@ -9,7 +9,6 @@ typedef struct __align__(64) { u64 word[16]; } tensor_map;
 
 //$ include "sm90/ptx_barrier.cu"
 
-//$ if cluster.m * cluster.n > 1 then
 /*
 ** Arrive on the barrier at the same place in CTA `rank` of the cluster. Releases at the scope of
 ** the CTA: the wider one costs a fence of the whole GPU, and a reader that gives a stage back has
@@ -25,7 +24,6 @@ FN void barrier_arrive_at(unsigned int barrier, unsigned int rank)
                  : : "r"(barrier), "r"(rank) : "memory");
 }
 
-//$ end
 /* --- the copy engine --- */
 
 FN void prefetch_map(const tensor_map *map)
@@ -61,7 +59,6 @@ FN void load_box_4d(unsigned int to, const tensor_map *map, unsigned int barrier
                  : "memory");
 }
 
-//$ if cluster.m * cluster.n > 1 then
 /* The same into each of `ctas`, a bit for each rank, at the same place and on its own barrier. */
 FN void load_box_2d_multicast(unsigned int to, const tensor_map *map, unsigned int barrier,
                               int x, int y, unsigned short ctas)
@@ -90,8 +87,6 @@ FN void load_box_4d_multicast(unsigned int to, const tensor_map *map, unsigned i
                  : "memory");
 }
 
-//$ end
-//$ if quantize == "mainloop" and cluster.n > 1 then
 /* Bytes of shared memory to the same address in CTA `rank` of the cluster; they count on its
    barrier. */
 FN void copy_box_to(unsigned int from, unsigned int bytes, unsigned int barrier,
@@ -107,10 +102,8 @@ FN void copy_box_to(unsigned int from, unsigned int bytes, unsigned int barrier,
                  : : "r"(from), "r"(bytes), "r"(barrier), "r"(rank) : "memory");
 }
 
-//$ end
-//$ if addend ~= "reduce" then
 /* A box from shared memory to (x, y, ..); elements outside the tensor are dropped. */
-//$ if ragged == "m" then
+
 FN void store_box_2d(const tensor_map *map, unsigned int from, int x, int y)
 {
     asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group"
@@ -119,8 +112,6 @@ FN void store_box_2d(const tensor_map *map, unsigned int from, int x, int y)
                  : : "l"(map), "r"(from), "r"(x), "r"(y) : "memory");
 }
 
-//$ end
-//$ if ragged ~= "m" then
 FN void store_box_3d(const tensor_map *map, unsigned int from, int x, int y, int z)
 {
     asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group"
@@ -129,8 +120,6 @@ FN void store_box_3d(const tensor_map *map, unsigned int from, int x, int y, int
                  : : "l"(map), "r"(from), "r"(x), "r"(y), "r"(z) : "memory");
 }
 
-//$ end
-//$ if ragged ~= "none" then
 FN void store_box_4d(const tensor_map *map, unsigned int from, int x, int y, int z, int w)
 {
     asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group"
@@ -139,9 +128,6 @@ FN void store_box_4d(const tensor_map *map, unsigned int from, int x, int y, int
                  : : "l"(map), "r"(from), "r"(x), "r"(y), "r"(z), "r"(w) : "memory");
 }
 
-//$ end
-//$ end
-//$ if addend == "reduce" then
 /*
 ** A box from shared memory, added to the elements at (x, y, ..); elements outside the tensor are
 ** dropped. Each element once, so the sum has one order.
@@ -154,7 +140,6 @@ FN void add_box_3d(const tensor_map *map, unsigned int from, int x, int y, int z
                  : : "l"(map), "r"(from), "r"(x), "r"(y), "r"(z) : "memory");
 }
 
-//$ if ragged ~= "none" then
 FN void add_box_4d(const tensor_map *map, unsigned int from, int x, int y, int z, int w)
 {
     asm volatile("cp.reduce.async.bulk.tensor.4d.global.shared::cta.add.tile.bulk_group"
@@ -163,13 +148,9 @@ FN void add_box_4d(const tensor_map *map, unsigned int from, int x, int y, int z
                  : : "l"(map), "r"(from), "r"(x), "r"(y), "r"(z), "r"(w) : "memory");
 }
 
-//$ end
-//$ end
-//$ if dequantize ~= "none" and wide == "either" then
 /* Wait until all of this thread's stores are done, so that others may go to the same addresses. */
 #define store_wait_done() asm volatile("cp.async.bulk.wait_group 0;" : : : "memory")
 
-//$ end
 /* Wait until at most `most` of this thread's stores still read shared memory. */
 #define store_wait(most) asm volatile("cp.async.bulk.wait_group.read %0;" : : "n"(most) : "memory")
 
@@ -188,9 +169,6 @@ FN void mma_commit(void)
 /* Wait until at most `most` committed batches are in flight. */
 #define mma_wait(most) asm volatile("wgmma.wait_group.sync.aligned %0;" : : "n"(most) : "memory")
 
-//$ local copies = epilogue == "copies" or epilogue == "gradient_copies"
-//$ local back = epilogue == "gradient" or epilogue == "gradient_copies"
-//$ if back then
 /* Four 8x8 matrices of 16-bit elements, as store_matrix_x4 leaves them. */
 FN void load_matrix_x4(unsigned int from, unsigned int word[4])
 {
@@ -199,9 +177,6 @@ FN void load_matrix_x4(unsigned int from, unsigned int word[4])
                  : "r"(from) : "memory");
 }
 
-//$ end
-//$ local four = dequantize == "weights" and b.bits == 4
-//$ if four then
 FN unsigned int load_shared_byte(unsigned int from)
 {
     unsigned int byte;
@@ -209,8 +184,6 @@ FN unsigned int load_shared_byte(unsigned int from)
     return byte;
 }
 
-//$ end
-//$ if back or dequantize == "rebased" or dequantize == "weights" and not four then
 FN unsigned int load_shared_half(unsigned int from)
 {
     unsigned short half;
@@ -218,24 +191,18 @@ FN unsigned int load_shared_half(unsigned int from)
     return half;
 }
 
-//$ end
-//$ if back or four and b.major == "mn" then
 FN void load_shared_words(unsigned int from, unsigned int *first, unsigned int *second)
 {
     asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
                  : "=r"(*first), "=r"(*second) : "r"(from) : "memory");
 }
 
-//$ end
-//$ if back or epilogue == "copies" and a.bits == 4 then
 FN void store_shared_words(unsigned int to, unsigned int first, unsigned int second)
 {
     asm volatile("st.shared.v2.u32 [%0], {%1, %2};"
                  : : "r"(to), "r"(first), "r"(second) : "memory");
 }
 
-//$ end
-//$ if d.bytes == 2 and not turned then
 /* Four 8x8 matrices of 16-bit elements; lane i gives the address of row i % 8 of matrix i / 8. */
 FN void store_matrix_x4(unsigned int to, unsigned int r0, unsigned int r1, unsigned int r2,
                         unsigned int r3)
@@ -244,8 +211,6 @@ FN void store_matrix_x4(unsigned int to, unsigned int r0, unsigned int r1, unsig
                  : : "r"(to), "r"(r0), "r"(r1), "r"(r2), "r"(r3) : "memory");
 }
 
-//$ end
-//$ if d.bytes == 2 and turned then
 /* Four 8x8 matrices of 16-bit elements, turned; lane i addresses row i % 8 of matrix i / 8. */
 FN void store_matrix_x4_turned(unsigned int to, unsigned int r0, unsigned int r1,
                                unsigned int r2, unsigned int r3)
@@ -254,21 +219,16 @@ FN void store_matrix_x4_turned(unsigned int to, unsigned int r0, unsigned int r1
                  : : "r"(to), "r"(r0), "r"(r1), "r"(r2), "r"(r3) : "memory");
 }
 
-//$ end
-//$ if d.bytes == 4 and turned then
 FN void store_shared(unsigned int to, float value)
 {
     asm volatile("st.shared.f32 [%0], %1;" : : "r"(to), "f"(value) : "memory");
 }
 
-//$ end
-//$ if d.bytes == 4 and not turned then
 FN void store_shared_x2(unsigned int to, float lo, float hi)
 {
     asm volatile("st.shared.v2.f32 [%0], {%1, %2};" : : "r"(to), "f"(lo), "f"(hi) : "memory");
 }
 
-//$ end
 FN void store_shared_x4(unsigned int to, unsigned int r0, unsigned int r1, unsigned int r2,
                         unsigned int r3)
 {
@@ -290,8 +250,6 @@ FN unsigned int load_shared_word(unsigned int from)
     return word;
 }
 
-//$ local either = dequantize ~= "none" and wide == "either"
-//$ if either then
 /* Only where `wanted`: without a branch, after which the compiler would not know that a warp is
    together. */
 FN void store_shared_byte(unsigned int to, unsigned int byte, unsigned int wanted)
@@ -303,17 +261,11 @@ FN void store_shared_byte(unsigned int to, unsigned int byte, unsigned int wante
                  "}" : : "r"(to), "r"(byte), "r"(wanted) : "memory");
 }
 
-//$ end
-//$ local pairs = epilogue == "activate" and operands == "runs" and interleave == 1
-//$ local neighbours = dequantize == "weights" and (b.major == "mn" and d.bytes == 2 or pairs)
-//$ if copies or quantize == "mainloop" or either or neighbours then
 FN void store_shared_word(unsigned int to, unsigned int word)
 {
     asm volatile("st.shared.u32 [%0], %1;" : : "r"(to), "r"(word) : "memory");
 }
 
-//$ end
-//$ if gather ~= "none" then
 /* 16 bytes, of which `bytes` are read and the others become zero; they land some time later. */
 FN void copy_chunk(unsigned int to, const void *from, int bytes)
 {
@@ -321,15 +273,6 @@ FN void copy_chunk(unsigned int to, const void *from, int bytes)
                  : : "r"(to), "l"(from), "r"(bytes) : "memory");
 }
 
-//$ if factors == "squares" then
-/* A word of which only `bytes` are read, the others become zero; it lands some time later. */
-FN void copy_word(unsigned int to, const void *from, int bytes)
-{
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
-                 : : "r"(to), "l"(from), "r"(bytes) : "memory");
-}
-
-//$ end
 /* Arrive once all that this thread has copied so far has landed. */
 FN void barrier_arrive_copied(unsigned int barrier)
 {
@@ -337,18 +280,12 @@ FN void barrier_arrive_copied(unsigned int barrier)
                  : : "r"(barrier) : "memory");
 }
 
-//$ end
-//$ if dequantize ~= "none" then
-//$ local of_eight = dequantize == "registers" and a.bits == 4 -- codes or bytes, at a time
-//$ of_eight = dequantize == "swapped" and (b.bits == 4 or a.bits ~= 4 and a.bits ~= 16) or of_eight
-//$ if of_eight then
 FN void load_shared_codes(unsigned int from, unsigned int word[2])
 {
     asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
                  : "=r"(word[0]), "=r"(word[1]) : "r"(from) : "memory");
 }
 
-//$ end
 /* A word of which only `bytes` are read, the others become zero; it lands some time later. */
 FN void copy_word(unsigned int to, const void *from, int bytes)
 {
@@ -365,8 +302,6 @@ FN void copy_commit(void)
 /* Wait until at most `most` of this thread's batches have not landed. */
 #define copy_wait(most) asm volatile("cp.async.wait_group %0;" : : "n"(0 + (most)) : "memory")
 
-//$ end
-//$ if factors == "squares" or factors == "lines" then
 FN float load_shared(unsigned int from)
 {
     float value;
@@ -374,25 +309,19 @@ FN float load_shared(unsigned int from)
     return value;
 }
 
-//$ end
-//$ if factors == "row" then
 /* Ask for the 128 bytes around an address, to be read soon. */
 FN void prefetch(const void *address)
 {
     asm volatile("prefetch.global.L1 [%0];" : : "l"(address) : "memory");
 }
 
-//$ end
-//$ if addend == "fetch" and not back or factors == "lines" or copies then
 FN void load_shared_x2(unsigned int from, float *lo, float *hi)
 {
     asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(*lo), "=f"(*hi) : "r"(from) : "memory");
 }
 
-//$ end
 /* --- threads --- */
 
-//$ if cluster.m * cluster.n > 1 then
 /* All threads of the cluster; orders their shared memory accesses. */
 FN void cluster_sync(void)
 {
@@ -407,8 +336,6 @@ FN unsigned int cluster_rank(void)
     return rank;
 }
 
-//$ end
-//$ if (epilogue == "activate" or epilogue == "copies") and operands == "halves" then
 /* Half of it, anew each time: kept, it is a register too many for the warp that copies. */
 FN int halved(int value)
 {
@@ -417,7 +344,6 @@ FN int halved(int value)
     return half;
 }
 
-//$ end
 /*
 ** A value and a condition that are the same in all lanes of the warp, by instructions that make it
 ** plain to the compiler: values derived from them stay in uniform registers, where the tensor cores
@@ -445,35 +371,25 @@ FN int elect_lane(void)
     return elected;
 }
 
-//$ local turns = schedule == "pingpong"
-//$ if turns or store == "warpgroup" or copies or back then
 /* Named barriers of the CTA, 1 to 15: `threads` counts those that wait and those that arrive. */
 FN void named_wait(int barrier, int threads)
 {
     asm volatile("bar.sync %0, %1;" : : "r"(barrier), "r"(threads) : "memory");
 }
 
-//$ end
-//$ if turns then
 FN void named_arrive(int barrier, int threads)
 {
     asm volatile("bar.arrive %0, %1;" : : "r"(barrier), "r"(threads) : "memory");
 }
 
-//$ end
-//$ if scheduler_rolled or quantize ~= "pass" then
 //$ include "common/afresh.cu"
 
-//$ end
-//$ if rolled and epilogue == "activate" and schedule == "cooperative" then
 /* The lane once more, where no register is left to keep it in. */
 FN int lane_again(void)
 {
     return afresh((int)threadIdx.x) % 32;
 }
 
-//$ end
 /* Hand registers of this warpgroup to the others, or take those that they handed over. */
 #define registers_release(count) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"(count))
 #define registers_take(count) asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" : : "n"(count))
-

@@ -17,7 +17,6 @@ enum {
 
 //$ include "sm90/quantize_rows.cu"
 
-//$ if cluster.n > 1 then
 /* A warp's codes of one stage, to the same address in the other CTAs. By one thread. */
 FN void units_give(unsigned int stage, unsigned int sf, unsigned int full, int unit)
 {
@@ -31,7 +30,6 @@ FN void units_give(unsigned int stage, unsigned int sf, unsigned int full, int u
         }
 }
 
-//$ end
 /*
 ** Quantize all steps of one tile, of which `rows` are the group's; others are not multiplied for
 ** anybody. `p` is the position of the values, `q` that of the codes. The warps take the tile's

@@ -31,19 +31,14 @@ FN void release(const struct memory *s, int stage, int lane)
 //$ end
 }
 
-//$ if ragged == "k" then
 /* An empty group is one step of zeros, from past its end. */
 FN int k_length(const struct tile *t)
 {
     return t->length > 0 ? (int)t->length : 1;
 }
 
-//$ if microbatches > 1 then
 /* For one microbatch's share in a tile; that step is the first one's. */
 FN int share_length(const struct tile *t, const struct tile *share, int part)
 {
     return part == 0 && t->length == 0 ? 1 : (int)share->length;
 }
-
-//$ end
-//$ end

@@ -144,7 +144,6 @@ FN unsigned int word_$(name)(const struct memory *s, unsigned int bits, int x, i
     return __funnelshift_r(near, far, bits);
 }
 
-//$ if name ~= "b" or b_strategy ~= "registers" then
 /* The scales of TILE_K steps from `x` on, the first in the lowest byte. */
 FN unsigned int scales_$(name)(const struct memory *s, unsigned int bits, int x, int row)
 {
@@ -154,7 +153,6 @@ FN unsigned int scales_$(name)(const struct memory *s, unsigned int bits, int x,
     return word_$(name)(s, bits, x, row)$(each == 2 and " >> x / " .. s.k .. " % 2 * 16" or "");
 //$ end
 }
-//$ end
 
 //$ end
 //$ end

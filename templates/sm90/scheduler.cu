@@ -97,7 +97,6 @@ struct tile {
 
 //$ include("common/scheduler_sizes.cu", { rolled = scheduler_rolled })
 
-//$ if ragged == "m" then
 //$ if above then
 /* Pairs of tiles of TILE_M rows, one above the other, in a group of this length. */
 FN unsigned int row_tiles(unsigned int length)
@@ -112,17 +111,13 @@ FN unsigned int row_tiles(unsigned int length)
 }
 //$ end
 
-//$ if turning then
 /* Pairs of tiles in so many rows of them: one above the other, but in an odd last row abreast. */
 FN unsigned int pairs_in(const struct scheduler *w, unsigned int rows)
 {
     return rows / 2 * w->tile_columns + rows % 2 * ((w->tile_columns + 1) / 2);
 }
 
-//$ end
-//$ end
 //$ local aligned = ragged == "k" and a.major == "k"
-//$ if aligned then
 enum { ALIGNED = 128 };
 
 /*
@@ -142,8 +137,6 @@ FN void scheduler_align(struct scheduler *w, int lane)
         w->start = all + ALIGNED;
 }
 
-//$ end
-//$ if runs then
 /* Copies of a group begin after those of the groups before it. Groups that overlap have none. */
 FN void scheduler_runs(struct scheduler *w, int lane)
 {
@@ -155,8 +148,6 @@ FN void scheduler_runs(struct scheduler *w, int lane)
         w->length = 0;
 }
 
-//$ end
-//$ if longest_first == 1 then
 /* Hand the lanes' groups round so that longer ones come first, and of equals the lower number. */
 FN void scheduler_sort(struct scheduler *w, int lane)
 {
@@ -179,8 +170,6 @@ FN void scheduler_sort(struct scheduler *w, int lane)
 //$ end
 }
 
-//$ end
-//$ if microbatches > 1 then
 /* The sizes of one part's groups base .. base + 31, each lane's in `start` and `length`. */
 FN void scheduler_read_part(struct scheduler *w, int part, int lane)
 {
@@ -227,7 +216,6 @@ FN struct tile scheduler_part(const struct scheduler *w, const struct tile *t, i
     return share;
 }
 
-//$ end
 /* Read the sizes of groups base .. base + 31. */
 FN void scheduler_read(struct scheduler *w, int lane)
 {

@@ -118,7 +118,6 @@ FN void store_slab(const struct maps *maps, unsigned int slab, const struct tile
 //$ end
 }
 
-//$ if addend == "read" then
 /* The first of C that the tile needs, loaded while the tile is multiplied. */
 FN void read_ahead(struct raw_slab c[AHEAD + 1], const struct scale *scale,
                    const struct tile *t, int row, int rows, int lane)
@@ -134,7 +133,6 @@ FN void read_ahead(struct raw_slab c[AHEAD + 1], const struct scale *scale,
 //$ end
 }
 
-//$ end
 //$ local follows = epilogue == "activate" or epilogue == "copies"
 //$ local pairs = follows and not turned and operands == "runs" and interleave == 1
 //$ if pairs then
@@ -142,7 +140,6 @@ FN void read_ahead(struct raw_slab c[AHEAD + 1], const struct scale *scale,
 
 //$ end
 //$ local choice = pairs and epilogue == "activate" and ", int is_result" or ""
-//$ if addend ~= "fetch" and store == "warps" and not (follows and turned) then
 /* One warp's sums through a slab to D. */
 FN void put_slab(struct slabs *slabs, const struct maps *maps, const float *part,
                  const struct tile *t, int x, int y$(cut_by), int lane$(choice))
@@ -165,7 +162,6 @@ FN void put_slab(struct slabs *slabs, const struct maps *maps, const float *part
         store_slab(maps, slab, t, x, y$(cut));
 }
 
-//$ end
 //$ if follows and turned then
 //$ include "sm90/activate_turned.cu"
 //$ elseif epilogue == "activate" or epilogue == "copies" then

@@ -6,7 +6,6 @@ FN unsigned int pack(float lo, float hi)
     return packed;
 }
 
-//$ if epilogue ~= "gradient" and epilogue ~= "gradient_copies" then
 //$ local columns = d_box[1]
 //$ local turn = columns == 64 and "row % 8" or "row / 2 % 4" -- of a swizzle of as many bytes
 //$ local to = "as " .. d.type .. " into a slab of 16 swizzled rows of " .. 2 * columns .. " bytes"
@@ -22,4 +21,3 @@ FN void fill_slab(unsigned int slab, const float *sum, int lane)
                         pack(s[2], s[3]), pack(s[4], s[5]), pack(s[6], s[7]));
     }
 }
-//$ end

@@ -39,7 +39,6 @@ FN void exchange_results(const float result[4], unsigned int word[2], int lane)
     exchange(&word[0], &word[1], lane);
 }
 
-//$ if epilogue == "activate" then
 /* One warp's results into a slab, as fill_slab does with sums. */
 FN void fill_results(unsigned int slab, const float *result, int lane)
 {
@@ -54,7 +53,6 @@ FN void fill_results(unsigned int slab, const float *result, int lane)
         store_matrix_x4(slab + row * 128 + (chunk ^ row % 8) * 16, one[0], one[1], two[0], two[1]);
     }
 }
-//$ end
 //$ else
 /* One warp's results into a slab, as fill_slab does with sums. */
 FN void fill_results(unsigned int slab, const float *result, int lane)

@@ -26,14 +26,12 @@ FN void queue_post(const struct memory *s, unsigned int *sequence, const struct 
     ++*sequence;
 }
 
-//$ if dequantize ~= "none" and wide == "either" then
 /* Wait until all have read the last tile that this lane has posted. */
 FN void queue_wait(const struct memory *s, unsigned int sequence)
 {
     barrier_wait(s->read + (sequence - 1) % QUEUE * 8, (sequence - 1) / QUEUE % 2);
 }
 
-//$ end
 /* The next tile of this warp, and where its copies begin; 0 if there is none. By all lanes. */
 FN int queue_read(const struct memory *s, unsigned int *sequence, struct tile *t,
                   struct pipeline *p, int lane)
