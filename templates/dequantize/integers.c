@@ -96,3 +96,36 @@ FN void pairs_of_codes_apart(unsigned pair[4], unsigned codes)
     for (int i = 0; i < 4; i++)
         pair[i] = codes >> 4 * i & 0x000f000f;
 }
+
+//$ for _, type in ipairs { "i4", "u4" } do
+//$ local signed = type == "i4"
+//$ local zero = signed and "" or ", unsigned zero"
+//$ local low = signed and "0x43084308" or "0x43004300"
+//$ local of_zero = signed and low or low .. " + 0x10001 * zero"
+//$ local what = signed and "Eight codes" or "Eight codes, `zero` is that of 0"
+//$ for _, wide in ipairs { "", "_wide" } do
+//$ local digits = wide == "" and "at most 16" or "24"
+//$ for _, apart in ipairs { "", "_apart" } do
+/* $(what), times a scale of $(digits) digits: code i and code i + $(apart == "" and 1 or 4)
+   make a pair. */
+FN void dequantize_$(type)$(apart)$(wide)(unsigned pair[4], unsigned codes, float factor$(zero))
+{
+    pairs_of_codes$(apart)(pair, codes$(signed and " ^ 0x88888888" or ""));
+    scale_integers$(wide)(pair, factor, $(of_zero));
+}
+
+//$ end
+/* The two codes of a byte, times a scale of $(digits) digits, as a pair. */
+FN unsigned dequantize_$(type)_byte$(wide)(unsigned codes, struct integer_scale s)
+{
+    return scale_integer$(wide)(pair_of_byte(codes, $(low)), &s);
+}
+
+//$ end
+/* A scale$(signed and "" or "; `zero` is the code of 0"). */
+FN struct integer_scale scale_of_$(type)(float factor$(zero))
+{
+    return integer_scale(factor, $(of_zero));
+}
+
+//$ end

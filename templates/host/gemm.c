@@ -37,6 +37,7 @@
 ** vectors. Compile with -ffp-contract=off.
 */
 //$ local storage = { bf16 = "unsigned short", f16 = "unsigned short", f32 = "float" }
+#define FN static inline __attribute__((unused))
 enum {
     TILE_M = $(tile.m),            /* rows summed side by side */
     TILE_N = $(tile.n),           /* columns, as wide as the widest vector */
@@ -59,26 +60,17 @@ typedef $(storage[d.type]) d_element;
 
 //$ include "host/gather.c"
 
-//$ include("host/load_" .. a.type .. ".c")
-
-//$ if b.type ~= a.type then
-//$ include("host/load_" .. b.type .. ".c")
-
-//$ end
-//$ if not follows and not back and d.type ~= a.type and d.type ~= b.type then
-//$ include("host/load_" .. d.type .. ".c")
-
-//$ end
-//$ include("host/store_" .. d.type .. ".c")
+//$ once("cast/from_" .. a.type .. ".c")
+//$ once("cast/from_" .. b.type .. ".c")
+//$ once("cast/from_" .. d.type .. ".c")
+//$ once("cast/to_" .. d.type .. ".c")
 
 //$ include "host/gemm_run.c"
 
 //$ if follows then
-#define FN static inline __attribute__((unused))
 //$ include "host/gemm_activate.c"
 
 //$ elseif back then
-#define FN static inline __attribute__((unused))
 //$ include "host/gemm_gradient.c"
 
 //$ end
@@ -127,16 +119,16 @@ static void pack_a(float packed[BLOCK_M][TILE_K], const struct stretch *p, int m
             const int row = row_at(&p->rows, m + r);
 
             for (int i = 0; i < steps; i++)
-                packed[r][i] = row < 0 ? 0 : load_$(a.type)(p->a[row * p->a_row + k + i]);
+                packed[r][i] = row < 0 ? 0 : from_$(a.type)(p->a[row * p->a_row + k + i]);
         }
     else if (p->a_step == 1)
         for (int r = 0; r < rows; r++)
             for (int i = 0; i < steps; i++)
-                packed[r][i] = load_$(a.type)(a[r * p->a_row + i]);
+                packed[r][i] = from_$(a.type)(a[r * p->a_row + i]);
     else
         for (int i = 0; i < steps; i++)
             for (int r = 0; r < rows; r++)
-                packed[r][i] = load_$(a.type)(a[i * p->a_step + r]);
+                packed[r][i] = from_$(a.type)(a[i * p->a_step + r]);
     for (int r = rows; r % TILE_M; r++)
         for (int i = 0; i < steps; i++)
             packed[r][i] = 0;
@@ -152,7 +144,7 @@ static void pack_places(float packed[TILE_K][TILE_N], const struct stretch *p,
         const b_element *b = p->b + column * p->b_row + k * p->b_step;
 
         for (int i = 0; i < steps; i++)
-            packed[i][r] = column < 0 ? 0 : load_$(b.type)(b[i * p->b_step]);
+            packed[i][r] = column < 0 ? 0 : from_$(b.type)(b[i * p->b_step]);
     }
 }
 //$ else
@@ -163,11 +155,11 @@ static void pack_b(float packed[TILE_K][TILE_N], const struct stretch *p, const 
     if (p->b_step == 1)
         for (int r = 0; r < rows; r++)
             for (int i = 0; i < steps; i++)
-                packed[i][r] = load_$(b.type)(b[r * p->b_row + i]);
+                packed[i][r] = from_$(b.type)(b[r * p->b_row + i]);
     else
         for (int i = 0; i < steps; i++)
             for (int r = 0; r < rows; r++)
-                packed[i][r] = load_$(b.type)(b[i * p->b_step + r]);
+                packed[i][r] = from_$(b.type)(b[i * p->b_step + r]);
     for (int i = 0; i < steps; i++)
         for (int r = rows; r < TILE_N; r++)
             packed[i][r] = 0;

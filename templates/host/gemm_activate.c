@@ -70,7 +70,7 @@ static void follow_row(const struct follow *f, const float sum[BLOCK_N], int row
         else if (f->bias)
             given[i] = add_rn(given[i], mul_rn(f->bias[column], weight));
         if (f->saved)
-            f->saved[row * f->saved_row + column] = store_$(d.type)(given[i]);
+            f->saved[row * f->saved_row + column] = to_$(d.type)(given[i]);
     }
     for (int i = 0; i < results; i++) {
         const int result = result_at(f, place + i);
@@ -82,6 +82,6 @@ static void follow_row(const struct follow *f, const float sum[BLOCK_N], int row
         if (f->which)
             value = mul_rn(value, weight);
 //$ local first = epilogue == "copies" and " - f->d_first" or ""
-        f->d[row * f->d_row + result$(first)] = store_$(d.type)(value);
+        f->d[row * f->d_row + result$(first)] = to_$(d.type)(value);
     }
 }

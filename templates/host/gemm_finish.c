@@ -18,6 +18,6 @@ static d_element finish(const struct product *p, float sum, const d_element *c)
     float value = p->alpha ? *p->alpha * sum : sum;
 
     if (p->c && beta != 0)
-        value += p->beta ? beta * load_$(d.type)(*c) : load_$(d.type)(*c);
-    return store_$(d.type)(value);
+        value += p->beta ? beta * from_$(d.type)(*c) : from_$(d.type)(*c);
+    return to_$(d.type)(value);
 }

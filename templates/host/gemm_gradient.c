@@ -71,9 +71,9 @@ static void store_at(const struct back *f, int row, int column, float value)
 {
 //$ if copies then
     if (column >= f->from && column < f->to)
-        f->d[row * f->d_row + column - f->d_first] = store_$(d.type)(value);
+        f->d[row * f->d_row + column - f->d_first] = to_$(d.type)(value);
 //$ else
-    f->d[row * f->d_row + column] = store_$(d.type)(value);
+    f->d[row * f->d_row + column] = to_$(d.type)(value);
 //$ end
 }
 

@@ -131,11 +131,8 @@ typedef $(integers and "int" or "float") term; /* of a sum */
 //$   once "cast/to_bf16.c"
 //$   once "cast/from_bf16.c"
 //$ end
-//$ if not follows and not back then
-//$ include("host/load_" .. d.type .. ".c")
-
-//$ end
-//$ include("host/store_" .. d.type .. ".c")
+//$ once("cast/from_" .. d.type .. ".c")
+//$ once("cast/to_" .. d.type .. ".c")
 
 //$ include "host/gemm_run.c"
 

@@ -8,7 +8,7 @@
 //$ local integer = four and b.integer
 //$ local exact = b.type == "e2m1" and s.type == "e8m0" -- bf16 holds all but the largest scales
 //$ local low = lowered > 0
-//$ once("dequantize/" .. kind .. ".c")
+//$ once("dequantize/" .. (integer and "integers" or kind) .. ".c")
 //$ once("dequantize/factor_" .. s.type .. ".c")
 //$ once "dequantize/permute.c"
 //$ if s.zeros then once("dequantize/zero_" .. b.type .. ".c") end

@@ -16,7 +16,8 @@
 //$ once "dequantize/unit_f16.c"
 //$ elseif o.scale then
 //$ local wide = o.scale.type == "f32" and "_wide" or ""
-//$ once("dequantize/" .. o.type .. (apart and o.bits == 4 and "_apart" or "") .. wide .. ".c")
+//$ local floats = o.type .. (apart and o.bits == 4 and "_apart" or "") .. wide
+//$ once("dequantize/" .. (o.integer and "integers" or floats) .. ".c")
 //$ once("dequantize/factor_" .. o.scale.type .. ".c")
 //$ if o.scale.zeros then once("dequantize/zero_" .. o.type .. ".c") end
 //$ if swapped and o.scale.type == "e8m0" then

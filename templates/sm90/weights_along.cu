@@ -12,7 +12,7 @@
 ** Weights whose rows go along k: for each 16 steps of k the tensor cores want from lane l the two
 ** from 2 (l % 4) on, and the two that are 8 after them, of row l / 4 and of the row 8 below.
 */
-//$ once("dequantize/" .. kind .. (wide and "_wide" or "") .. ".c")
+//$ once("dequantize/" .. (b.integer and "integers" or kind .. (wide and "_wide" or "")) .. ".c")
 //$ once("dequantize/factor_" .. s.type .. ".c")
 //$ if s.zeros then once("dequantize/zero_" .. b.type .. ".c") end
 //$ if care then once "dequantize/twice_e8m0_apart.c" end

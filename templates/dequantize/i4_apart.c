@@ -1,8 +1,0 @@
-//$ -- SPDX-License-Identifier: Apache-2.0
-//$ once "dequantize/integers.c"
-/* Eight codes, times a scale of at most 16 digits: code i and code i + 4 make a pair. */
-FN void dequantize_i4_apart(unsigned pair[4], unsigned codes, float factor)
-{
-    pairs_of_codes_apart(pair, codes ^ 0x88888888);
-    scale_integers(pair, factor, 0x43084308);
-}
