@@ -148,7 +148,7 @@ $(name)(
         if (slot % 32 == 0 && warp == 0)
             look_ahead(&schedule, 1 - slot / 32, lane);
 //$ if of ~= "w" then
-        if (g.first + t.row / TILE_M >= most_tiles(&all))
+        if ((unsigned int)(g.first + t.row / TILE_M) >= (unsigned int)most_tiles(&all))
             continue; /* groups that overlap would not fit into the columnwise tensor */
 //$ end
 //$ local start = "(align ? (long long)g.first * TILE_M : g.start)"

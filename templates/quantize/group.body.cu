@@ -8,6 +8,6 @@ g.first = 0;
 g.start = t.start;
 g.length = (int)t.length;
 g.first = (int)((w.next - w.stride) / w.across) - t.row / TILE_M; /* COUPLED: bands */
-if (g.first + t.row / TILE_M >= most_tiles(&all))
+if ((unsigned int)(g.first + t.row / TILE_M) >= (unsigned int)most_tiles(&all))
     continue; /* groups that overlap would not fit into the columnwise tensor */
 //$ end

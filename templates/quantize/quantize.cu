@@ -121,7 +121,7 @@ $(name)(
 //$ end
 //$ if of ~= "w" then
         /* Groups that overlap would not fit into the columnwise tensor. */
-        if (g.first + t.row / TILE_M >= most_tiles(&all)) {
+        if ((unsigned int)(g.first + t.row / TILE_M) >= (unsigned int)most_tiles(&all)) {
             __syncthreads();
             continue;
         }

@@ -225,7 +225,7 @@ FN struct goal begin_tile(struct part part[TIMES], const struct job *j, const st
     const long long line = j->turned ? p.line : (long long)g.start + p.line;
     const long long value = j->turned ? (long long)g.first * TILE_M + p.value : p.value;
 
-    if (g.first + t->row / TILE_M >= most_tiles(&j->all))
+    if ((unsigned int)(g.first + t->row / TILE_M) >= (unsigned int)most_tiles(&j->all))
         p.lines = 0; /* groups that overlap would not fit into the columnwise tensor */
     goal.sf = j->out_sf + value / 128 * padded(j->turned ? j->all.k : j->all.m, 4) + line;
     goal.values = j->turned ? TILE_M : p.values; /* zeros follow up to 128 tokens */

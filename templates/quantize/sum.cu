@@ -30,6 +30,7 @@ FN struct parts find_parts(struct scheduler *w, int group, const struct shape *a
                            const float *partials, int lane)
 {
     struct parts p;
+    const int most = most_tiles(all);
     int first, length, left;
 
     while (group >= w->base + 32) {
@@ -40,10 +41,11 @@ FN struct parts find_parts(struct scheduler *w, int group, const struct shape *a
     first = (int)__shfl_sync(~0u, w->strips_end - strips_of(w->length), group - w->base);
     first += (int)w->strips_before;
     length = (int)__shfl_sync(~0u, w->length, group - w->base);
-    left = (most_tiles(all) - first) * (TILE_M / ROWS); /* for groups that overlap */
+    /* For groups that overlap, whose tiles may even be too many to be counted. */
+    left = first >= 0 && first < most ? (most - first) * (TILE_M / ROWS) : 0;
     p.from = partials + (long long)first * (TILE_M / ROWS) * all->k;
     p.count = ceil_div(length, ROWS);
-    p.count = p.count < left ? p.count : left < 0 ? 0 : left;
+    p.count = p.count < left ? p.count : left;
     return p;
 }
 
