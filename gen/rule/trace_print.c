@@ -69,16 +69,42 @@ static const char *text_of(const struct qg_printer *p,
     return texts[node->op][p->language];
 }
 
-/* The term itself; its operands by name where they have one. */
+/* Without the parentheses around the whole. */
+static void put_bare(struct qg_printer *p, const struct qg_node *node)
+{
+    struct qg_text *out = p->out;
+    size_t start = out->length;
+
+    put_node(p, node);
+    if (node->op != QG_OP_CONSTANT && !node->name &&
+        texts[node->op][p->language][0] == '(') {
+        memmove(out->data + start, out->data + start + 1,
+                out->length - start - 2);
+        out->length -= 2;
+        out->data[out->length] = 0;
+    }
+}
+
+/* The term itself; its operands by name where they have one, and arguments of
+   functions without parentheses of their own. */
 static void put_term(struct qg_printer *p, const struct qg_node *node)
 {
-    const char *text = text_of(p, node);
+    const char *text = text_of(p, node), *at = text;
 
-    for (; *text; text++) {
-        if (*text != '$')
-            qg_text_add(p->q, p->out, text, 1);
+    for (; *at; at++) {
+        const struct qg_node *operand;
+
+        if (*at != '$') {
+            qg_text_add(p->q, p->out, at, 1);
+            continue;
+        }
+        operand = node->operand[at[1] - '1'];
+        if ((at[-1] == '(' || (at[-1] == ' ' && at[-2] == ',')) &&
+            (at[2] == ')' || at[2] == ','))
+            put_bare(p, operand);
         else
-            put_node(p, node->operand[*++text - '1']);
+            put_node(p, operand);
+        at++;
     }
 }
 
@@ -92,21 +118,10 @@ static void put_node(struct qg_printer *p, const struct qg_node *node)
         put_term(p, node);
 }
 
-/* Without the parentheses around the whole. */
 static void put_statement(struct qg_printer *p, const struct qg_node *node)
 {
-    struct qg_text *out = p->out;
-    size_t start = out->length;
-
-    put_node(p, node);
-    if (node->op != QG_OP_CONSTANT && !node->name &&
-        texts[node->op][p->language][0] == '(') {
-        memmove(out->data + start, out->data + start + 1,
-                out->length - start - 2);
-        out->length -= 2;
-        out->data[out->length] = 0;
-    }
-    qg_text_put(p->q, out, ";\n");
+    put_bare(p, node);
+    qg_text_put(p->q, p->out, ";\n");
 }
 
 /* Terms come in the order in which they were made: operands first. */
