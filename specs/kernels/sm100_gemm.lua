@@ -78,6 +78,7 @@ local function common (merges)
   end),
 
   requires "n % 8 == 0" "rows of D must start at multiples of 16 bytes",
+  requires "n <= 2147483136" "columns of a tile are counted in 32 bits",
 
   reject "a row of a stage has 128 bytes, 64 values of k"
     (function (v) return v.tile.k ~= 64 end),
@@ -106,6 +107,7 @@ end
 local function ragged_k (merges)
   return
   requires "k <= 2147483136" "steps of k are counted in 32 bits",
+  requires "m <= 2147483136" "rows of a tile are counted in 32 bits",
   requires "groups * (m / 128 + 1) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
   requires "m % 8 == 0" "rows of A must start at multiples of 16 bytes",
   addend(),
@@ -186,7 +188,7 @@ for _, pair in ipairs { false, true } do
     in_order(),
     axis "tile" (pair and paired or { {128, 128, 64}, {256, 128, 64} }), clusters(pair, BESIDE),
 
-    requires "k <= 2147483136" "steps of k are counted in 32 bits",
+    requires "k <= 2147352576" "steps of k, and of the rank, are counted in 32 bits",
     ragged_m()
   }
 end
@@ -310,6 +312,7 @@ for _, pair in ipairs { false, true } do
     in_order(), axis "tile" (pair and paired or plain), clusters(pair, BESIDE),
 
     requires "k % 8 == 0" "rows of A and B must start at multiples of 16 bytes",
+    requires "m <= 2147483136" "rows of a tile are counted in 32 bits",
     requires "groups * (m / 128 + 1) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
     requires "m % 8 == 0" "rows of A must start at multiples of 16 bytes",
     addend(), common()

@@ -113,6 +113,7 @@ local function common (scales, gathers)
   end),
 
   requires "n % 8 == 0" "rows of D must start at multiples of 16 bytes",
+  requires "n <= 2147483136" "columns of a tile are counted in 32 bits",
 
   reject "rows of A that are gathered must have fp32 scales of their own, in one matrix"
     (function (v)
@@ -405,6 +406,7 @@ for name, of in pairs(kinds) do
           (function (v) return v.addend == "read" and v.tile.n == 256 end),
 
         requires "k <= 2147352576" "steps of k are counted in 32 bits",
+        requires "m <= 2147483136" "rows of a tile are counted in 32 bits",
         requires "groups * (m / 128 + 1) * (n / 64 + 1) < 2147483648"
                  "tiles are counted in 31 bits",
         of.rules()

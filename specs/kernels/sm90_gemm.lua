@@ -93,6 +93,7 @@ local function common (merges, rows)
   derive "d_swizzle" (function (v) return v.d_box[1] * v.d.bytes end),
 
   requires "n % 8 == 0" "rows of D must start at multiples of 16 bytes",
+  requires "n <= 2147483136" "columns of a tile are counted in 32 bits",
 
   reject "each of two cooperating warpgroups needs 64 rows"
     (function (v) return v.schedule == "cooperative" and v.tile.m < 128 end),
@@ -147,6 +148,7 @@ end
 local function ragged_k ()
   return
   requires "k <= 2147483136" "steps of k are counted in 32 bits",
+  requires "m <= 2147483136" "rows of a tile are counted in 32 bits",
   requires "groups * (m / 128 + 1) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
   requires "m % 8 == 0" "rows of A must start at multiples of 16 bytes",
   reject "the chunks of A that two CTAs share leave too few registers: some would spill"
@@ -360,6 +362,7 @@ grids("sm90_gemm_k_parts",
     (function (v)
       return v.addend == "read" and v.d.bytes == 2 and v.tile.m * v.tile.n > 128 * 128
     end),
+  requires "m <= 2147483136" "rows of a tile are counted in 32 bits",
   requires "groups * (m / 128 + 1) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
   requires "m % 8 == 0" "rows of A must start at multiples of 16 bytes",
   common "merges"
@@ -383,6 +386,7 @@ kernels "sm90_gemm_none" {
   axis "cluster"  { {1, 1} },
 
   requires "k % 8 == 0" "rows of A and B must start at multiples of 16 bytes",
+  requires "m <= 2147483136" "rows of a tile are counted in 32 bits",
   requires "groups * (m / 128 + 1) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
   requires "m % 8 == 0" "rows of A must start at multiples of 16 bytes",
   addend(), common()
@@ -406,7 +410,7 @@ kernels "sm90_gemm_m_lora" {
   axis "tile"     { {64, 256, 64}, {128, 128, 64}, {128, 256, 64} },
   axis "cluster"  { {1, 1}, {2, 1} },
 
-  requires "k <= 2147483136" "steps of k are counted in 32 bits",
+  requires "k <= 2147352576" "steps of k, and of the rank, are counted in 32 bits",
   ragged_m()
 }
 

@@ -126,6 +126,7 @@ local function common (merges, quantizes, gathers, scatters)
   derive "b_sf_box" (function (v) return { v.tile.n, 1 } end),
 
   requires "n % 8 == 0" "rows of D must start at multiples of 16 bytes",
+  requires "n <= 2147483136" "columns of a tile are counted in 32 bits",
 
   reject "the tensor cores promote every 128 steps of k, or never"
     (function (v) return v.promote ~= 0 and v.promote ~= 128 end),
@@ -217,6 +218,7 @@ end
 local function ragged_k (kind)
   return
   requires "k <= 2147352576" "steps of k are counted in 32 bits",
+  requires "m <= 2147483136" "rows of a tile are counted in 32 bits",
   requires "groups * (m / 128 + 1) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
   (kind == "int8" and exact or common)()
 end
@@ -539,6 +541,7 @@ grids("sm90_line_k_parts", "line",
       function ()
   return
   axis "microbatches" { 8 },
+  requires "m <= 2147483136" "rows of a tile are counted in 32 bits",
   requires "groups * (m / 128 + 1) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
   common "merges"
 end)

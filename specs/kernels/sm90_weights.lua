@@ -69,6 +69,7 @@ local function common (most)
   derive "b_swizzle" (function (v) return v.packed_row end),
 
   requires "n % 8 == 0" "rows of D must start at multiples of 16 bytes",
+  requires "n <= 2147483136" "columns of a tile are counted in 32 bits",
   requires "m <= 2147483136" "rows of a tile are counted in 32 bits"
 end
 
