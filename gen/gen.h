@@ -83,9 +83,9 @@ QUERN_API int qg_selects(const struct qg_selection *selection,
    quern_kernels.h into `dir`, which is made if it is missing. All texts exist
    before the first file is touched, and no file is half written: on an error
    of the file system, each is as it was or as it should be. A file whose text
-   has not changed is not touched. `*count` (may be NULL) is the number of kernels.
-   Returns 0; or with a diagnostic 1 (nothing selected, template), or 2 where
-   the file system does not take it. */
+   has not changed is not touched. `*count` (may be NULL) is the number of
+   kernels. Returns 0; or with a diagnostic 1 (nothing selected, template), or
+   2 where the file system does not take it. */
 QUERN_API int qg_emit(struct qg *, const char *dir,
                       const struct qg_selection *selection, int *count);
 

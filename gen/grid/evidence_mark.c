@@ -12,7 +12,7 @@ static void mark(struct qg *q, const struct qg_evidence *evidence)
     const int several = whole > 1 && evidence->name[whole - 2] == '*';
     const size_t length = several ? whole - 2 : whole;
 
-    for (int i = qg_grid_first(q, q->npoints, evidence->name, length);
+    for (int i = qg_sorted_first(q, q->npoints, evidence->name, length);
          i < q->npoints; i++) {
         struct qn_kernel *kernel = &q->sorted[i]->kernel;
 

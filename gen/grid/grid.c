@@ -262,30 +262,6 @@ static void sort_points(struct qg *q)
         qsort(q->sorted, (size_t)i, sizeof *q->sorted, by_name);
 }
 
-int qg_grid_first(const struct qg *q, int count, const char *text,
-                  size_t length)
-{
-    int low = 0;
-
-    while (low < count) {
-        const int middle = (low + count) / 2;
-
-        if (strncmp(q->sorted[middle]->kernel.name, text, length) < 0)
-            low = middle + 1;
-        else
-            count = middle;
-    }
-    return low;
-}
-
-struct qg_point *qg_grid_find(const struct qg *q, int count, const char *name)
-{
-    const int i = qg_grid_first(q, count, name, strlen(name) + 1);
-
-    return i < count && !strcmp(q->sorted[i]->kernel.name, name) ? q->sorted[i]
-                                                                 : NULL;
-}
-
 /* Two statements that make the same kernel; once for each pair. */
 static void find_twins(struct qg *q)
 {

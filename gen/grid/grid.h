@@ -40,8 +40,8 @@ void qg_grid_expand(struct qg *);
 struct qg_point *qg_grid_one(struct qg *, const char *name); /* NULL: none */
 /* Of the first `count` sorted points: the first whose name is not before the
    text; the one of a name, which may be rejected, or NULL. */
-int qg_grid_first(const struct qg *, int count, const char *, size_t length);
-struct qg_point *qg_grid_find(const struct qg *, int count, const char *name);
+int qg_sorted_first(const struct qg *, int count, const char *, size_t length);
+struct qg_point *qg_sorted_find(const struct qg *, int count, const char *name);
 void qg_shipped_mark(struct qg *); /* the kernels that are; notes the others */
 void qg_evidence_mark(struct qg *);
 /* Sets a product's factors: does the statement make it of the recipe? */

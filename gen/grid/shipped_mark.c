@@ -9,7 +9,7 @@
    from the build without a word. */
 static void ship(struct qg *q, const struct qg_shipped *shipped)
 {
-    struct qg_point *point = qg_grid_find(q, q->npoints, shipped->name);
+    struct qg_point *point = qg_sorted_find(q, q->npoints, shipped->name);
     struct qg_nearest nearest;
 
     if (!point) {

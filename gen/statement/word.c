@@ -168,9 +168,8 @@ const char *qg_word_print(struct qg *q, const struct qg_word *word)
     return qg_mem_print(q, "%s '%s'", word->kind->word, word->name);
 }
 
-/* The word that declared the statement; NULL if none did. */
-static const struct qg_word *declared(const struct qg *q, const char *word,
-                                      const char *name)
+const struct qg_word *qg_word_declared(const struct qg *q, const char *word,
+                                       const char *name)
 {
     const struct qg_word *at = q->declared;
 
@@ -184,7 +183,8 @@ static const struct qg_word *declared(const struct qg *q, const char *word,
    error. */
 int qg_word_taken(struct qg *q, const struct qg_word *word)
 {
-    const struct qg_word *other = declared(q, word->kind->word, word->name);
+    const struct qg_word *other =
+        qg_word_declared(q, word->kind->word, word->name);
 
     if (!other)
         return 0;
@@ -200,24 +200,6 @@ void qg_word_declare(struct qg *q, struct qg_word *word, const void *statement)
     word->declared = statement;
     word->before = q->declared;
     q->declared = word;
-}
-
-const void *qg_word_find(struct qg *q, const char *word, const char *name,
-                         struct qg_location location)
-{
-    const struct qg_word *found = declared(q, word, name);
-    struct qg_nearest nearest;
-
-    if (found)
-        return found->declared;
-    qg_nearest_start(&nearest, name);
-    for (found = q->declared; found; found = found->before)
-        if (!strcmp(found->kind->word, word))
-            qg_nearest_try(&nearest, found->name);
-    qg_diag_note(
-        q, location, QG_E_UNKNOWN_NAME, word, name,
-        qg_nearest_hint(&nearest, "declare it: ", qg_word_usage(word)));
-    return NULL;
 }
 
 int qg_word_function(struct qg *q, const struct qg_word *word)

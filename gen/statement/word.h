@@ -28,9 +28,9 @@ void qg_word_add(lua_State *, const struct qg_word_kind *);
 int qg_word_taken(struct qg *, const struct qg_word *);
 /* Keep a statement for those that name it. */
 void qg_word_declare(struct qg *, struct qg_word *, const void *statement);
-/* The statement of a word and a name; NULL and noted at the location. */
-const void *qg_word_find(struct qg *, const char *word, const char *name,
-                         struct qg_location);
+/* The word that declared a statement; NULL if none did. */
+const struct qg_word *qg_word_declared(const struct qg *, const char *word,
+                                       const char *name);
 /* The function at stack index 1 as a reference; 0 and noted otherwise. */
 int qg_word_function(struct qg *, const struct qg_word *);
 /* The word with its name, if it has one, for messages: "recipe 'x'". */
@@ -40,6 +40,9 @@ const char *qg_word_print(struct qg *, const struct qg_word *);
 
 const struct qg_word_kind *qg_word_kind(int index);
 const char *qg_word_usage(const char *word); /* how a known word is written */
+/* The statement of a word and a name; NULL and noted at the location. */
+const void *qg_word_find(struct qg *, const char *word, const char *name,
+                         struct qg_location);
 void qg_word_build(struct qg *);
 
 /* --------------------------------------------------- the file of each word */

@@ -66,6 +66,24 @@ const char *qg_word_usage(const char *word)
     return kinds[i].usage;
 }
 
+const void *qg_word_find(struct qg *q, const char *word, const char *name,
+                         struct qg_location location)
+{
+    const struct qg_word *found = qg_word_declared(q, word, name);
+    struct qg_nearest nearest;
+
+    if (found)
+        return found->declared;
+    qg_nearest_start(&nearest, name);
+    for (found = q->declared; found; found = found->before)
+        if (!strcmp(found->kind->word, word))
+            qg_nearest_try(&nearest, found->name);
+    qg_diag_note(
+        q, location, QG_E_UNKNOWN_NAME, word, name,
+        qg_nearest_hint(&nearest, "declare it: ", qg_word_usage(word)));
+    return NULL;
+}
+
 /* Into the table on top. */
 void qg_word_build(struct qg *q)
 {

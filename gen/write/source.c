@@ -193,7 +193,7 @@ static struct qg_point *find_point(struct qg *q, const char *name)
     struct qg_point *point;
 
     if (!q->lazy)
-        return qg_grid_find(q, q->registry.nkernels, name);
+        return qg_sorted_find(q, q->registry.nkernels, name);
     point = qg_grid_one(q, name);
     if (point)
         point->row = &point->kernel;

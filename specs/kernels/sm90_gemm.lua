@@ -318,9 +318,9 @@ for operands, axes in pairs(gradients) do
   end
 end
 
--- dw = dyᵀ x: stored, added to C, or scaled and added to it. Added to fp32 also with C loaded by the
--- copy engine while the tile is multiplied: where memory binds, sums in L2 are slower than a read
--- and a write. `tail`: the parameters after those of C.
+-- dw = dyᵀ x: stored, added to C, or scaled and added to it. Added to fp32 also with C loaded by
+-- the copy engine while the tile is multiplied: where memory binds, sums in L2 are slower than a
+-- read and a write. `tail`: the parameters after those of C.
 local function grids (name, operands, tail, tiles, clusters, rules)
   local function c_path (of, ...)
     if of == "_fetch" then return axis "addend" { "fetch" }, ... end

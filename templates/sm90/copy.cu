@@ -34,6 +34,7 @@ struct maps {
 //$ end
 };
 
+//$ -- COUPLED: pointer map
 /* The coordinates of a matrix in a map of all memory, in steps of 16 bytes from its base. */
 struct reach {
     int near, far;
