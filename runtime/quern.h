@@ -164,14 +164,10 @@ struct quern_open_options {
 
 /*
 ** Open the library. `options` may be NULL. Neither a GPU nor a compiler is
-** needed until the first plan that uses it. The library's environment is read
-** only here, and not by set-user-id programs: QUERN_CACHE, QUERN_CACHE_SIZE,
-** QUERN_TUNE, QUERN_KERNELS, QUERN_LOG (error, info or debug), QUERN_THREADS
-** (of the host backend, 1 to 256), QUERN_TRUST, the paths QUERN_CUDA,
-** QUERN_NVRTC, QUERN_GEN, QUERN_CHECKER, QUERN_CUBLASLT and QUERN_CC (a C
-** compiler), and CUDA_HOME, XDG_CACHE_HOME, HOME, TMPDIR. Programs that it
-** starts, a C compiler and the one that tries kernels, get PATH and the
-** variables that they read from the environment of that moment.
+** needed until the first plan that uses it. The library reads the environment
+** only here, and none of set-user-id programs (docs/environment.md has the
+** variables). Programs that it starts, a C compiler and the one that tries
+** kernels, get PATH and their own variables from the environment of that moment.
 **
 ** A child of fork() must open the library again. The parent's contexts and
 ** plans are refused there (QUERN_EINVAL), but may be destroyed.
@@ -336,8 +332,7 @@ QUERN_API int quern_plan_get(struct quern_context *ctx, const char *line,
                              struct CUstream_st *stream,
                              struct quern_plan **plan);
 
-/* The operands of a plan, *count of them, unless `count` is NULL; they live as
-   the plan. NULL and 0 of no plan. */
+/* The operands of a plan; they live as the plan. NULL and 0 of no plan. */
 QUERN_API const struct quern_operand *
 quern_plan_operands(const struct quern_plan *plan, int *count);
 
@@ -478,7 +473,6 @@ QUERN_API int quern_queue_flush(struct quern_queue *queue, int layer, int most,
 
 /* Drop pending work of a layer, or all. Errors as of quern_queue_flush. */
 QUERN_API int quern_queue_drop(struct quern_queue *queue, int layer);
-
 /* How many products of a layer, or all, wait; 0 of no queue. */
 QUERN_API int quern_queue_count(const struct quern_queue *queue, int layer);
 
@@ -526,20 +520,11 @@ QUERN_API int quern_infer(struct quern_context *ctx,
     X(L2_WARM, "warm") /* L2 holds the last run's data */
 enum quern_l2 { QUERN_L2S(QUERN_ENUM) QUERN_L2_COUNT };
 
-/* How block-scaled operands are dequantized for the tensor cores. */
-#define QUERN_DEQUANTIZES(X)                                                   \
-    X(DEQUANTIZE_AUTO, "auto")         /* measured, else the model's choice */ \
-    X(DEQUANTIZE_MAINLOOP, "mainloop") /* to bf16 */                           \
-    X(DEQUANTIZE_PASS, "pass")         /* to bf16 in a pass; any d of bf16 */  \
-    X(DEQUANTIZE_FP8, "fp8")           /* pass to e4m3; bf16 on misfit */      \
-    X(DEQUANTIZE_F16, "f16")           /* mainloop; bf16 on misfit */
-enum quern_dequantize { QUERN_DEQUANTIZES(QUERN_ENUM) QUERN_DEQUANTIZE_COUNT };
-
 /* One kernel, or one dequantize strategy, and its measurements. */
 struct quern_tune_candidate {
     const char *kernel; /* lives as the context */
     int band;           /* strips of tiles visited together; 0: the default */
-    int dequantize;     /* enum quern_dequantize; _AUTO: the kernel alone */
+    int dequantize;     /* 0: the kernel; 2: a pass, 3: to FP8, 4: to f16 */
     int rounds;         /* number of rounds with it */
     double seconds;     /* median; 0: not measured */
     char reason[256];   /* why it was dropped, or how much slower it was */

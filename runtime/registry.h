@@ -84,6 +84,15 @@ enum quern_gather { QUERN_GATHERS(QUERN_ENUM) QUERN_GATHER_COUNT };
     X(TOKENS_ALL, "all")   /* and of dy, too */
 enum quern_tokens { QUERN_TOKENS(QUERN_ENUM) QUERN_TOKENS_COUNT };
 
+/* How block-scaled operands are dequantized for the tensor cores. */
+#define QUERN_DEQUANTIZES(X)                                                   \
+    X(DEQUANTIZE_AUTO, "auto")         /* measured, else the model's choice */ \
+    X(DEQUANTIZE_MAINLOOP, "mainloop") /* to bf16 */                           \
+    X(DEQUANTIZE_PASS, "pass")         /* to bf16 in a pass; any d of bf16 */  \
+    X(DEQUANTIZE_FP8, "fp8")           /* pass to e4m3; bf16 on misfit */      \
+    X(DEQUANTIZE_F16, "f16")           /* mainloop; bf16 on misfit */
+enum quern_dequantize { QUERN_DEQUANTIZES(QUERN_ENUM) QUERN_DEQUANTIZE_COUNT };
+
 /* Who quantizes A; in the mainloop if a kernel can, else in a launch before. */
 #define QUERN_QUANTIZES(X)                                                     \
     X(QUANTIZE_PASS, "pass")         /* the caller */                          \

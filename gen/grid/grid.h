@@ -38,7 +38,7 @@ struct qg_variant {
 
 void qg_grid_expand(struct qg *);
 struct qg_point *qg_grid_one(struct qg *, const char *name); /* NULL: none */
-/* Of the first `count` sorted points: the first whose name is not before the
+/* Among the first `count` sorted points: the first whose name is not before the
    text; the one of a name, which may be rejected, or NULL. */
 int qg_sorted_first(const struct qg *, int count, const char *, size_t length);
 struct qg_point *qg_sorted_find(const struct qg *, int count, const char *name);

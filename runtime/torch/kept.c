@@ -126,7 +126,7 @@ struct qn_kept {
     void *sizes[3];       /* of the last run: lengths, starts, ends */
 };
 
-static struct qn_kept **table; /* NULL: a free place */
+static struct qn_kept **table; /* NULL: free */
 static size_t table_size, table_used;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 

@@ -29,7 +29,7 @@ def _is_served(lhs, rhs, out, recipe):
 def replace_ragged_dot(recipe=None, **more):
     """From now on jax.lax.ragged_dot, as MaxText calls it, is quern's with these arguments. jax's
     own serves types that the recipe does not take, such as int8, float8 and mixed ones, and
-    precisions other than the default. Returns a Switch: undo() restores what was on before."""
+    precisions other than the default. Returns a Switch: undo() restores the function before it."""
     if not _functions:
         _functions.append(lax.ragged_dot)
     own = _functions[0]
