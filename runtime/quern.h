@@ -167,7 +167,7 @@ struct quern_open_options {
 ** needed until the first plan that uses it. The library reads the environment
 ** only here, and none of set-user-id programs (docs/environment.md has the
 ** variables). Programs that it starts, a C compiler and the one that tries
-** kernels, get PATH and their own variables from the environment of that moment.
+** kernels, get PATH and their own variables from that moment's environment.
 **
 ** A child of fork() must open the library again. The parent's contexts and
 ** plans are refused there (QUERN_EINVAL), but may be destroyed.

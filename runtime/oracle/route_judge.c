@@ -11,7 +11,7 @@
 #include "base/element.h"
 #include "base/error.h"
 
-/* ---------------------------------------------------------- next to the host */
+/* --------------------------------------------------------- next to the host */
 
 /* Poison that is left counts, too; the workspace does not. */
 static int compare_one(const struct qn_route_job *a,
