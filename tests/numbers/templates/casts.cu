@@ -179,9 +179,8 @@ ENTRY each_$(which)_e2m1_byte(const unsigned *in, unsigned *pair, long count)
 //$     local stored = scale ~= "f32"
 //$     if stored then once "dequantize/zero_u4.c" end
 //$     local zero = stored and "zero_u4(in[3 * i + 1])" or "in[3 * i + 2] % 15"
+//$     once "dequantize/integers.c"
 //$     for _, apart in ipairs { "", "_apart" } do
-//$       once("dequantize/i4" .. apart .. wide .. ".c")
-//$       once("dequantize/u4" .. apart .. wide .. ".c")
 /* Words of codes, each followed by its scale and the code that stands for 0, which a scale of 16
    bits has in the upper half of its word: as i4, then as u4. */
 ENTRY each_integers$(apart)_$(scale)(const unsigned *in, unsigned *pair, long count)
@@ -195,8 +194,6 @@ ENTRY each_integers$(apart)_$(scale)(const unsigned *in, unsigned *pair, long co
 }
 
 //$     end
-//$     once("dequantize/i4_byte" .. wide .. ".c")
-//$     once("dequantize/u4_byte" .. wide .. ".c")
 /* The same byte by byte. */
 ENTRY each_integers_byte_$(scale)(const unsigned *in, unsigned *pair, long count)
 {
