@@ -6,6 +6,8 @@
 #                         minutes, a share of them (tests/share.h)
 #     tests/run.sh rest   `make test-all`: the other shares, and each program
 #                         under ASan and UBSan
+# With QUERN_TESTS_END, seconds since 1970, shares that have not begun by then are
+# left out and count as skipped; the next commit begins with another share.
 # Skips are listed with their reasons, which the tests print as "skip: ...", and
 # cases that are left out are counted. At the end there is a table of the time
 # of each part; the status is 1 if anything failed.
@@ -143,31 +145,35 @@ programs() { # folder
 }
 
 jobs=()
-add() { # program, shares, the first of them, the last one
+shares=() # that may be left out
+add() { # list, program, shares, the first of them, the last one
+    local -n list=$1
     local i
-    for ((i = $3; i <= $4; i++)); do
-        jobs+=("$1$([ "$2" = 1 ] || echo " $i/$2")")
+    for ((i = $4; i <= $5; i++)); do
+        list+=("$2$([ "$3" = 1 ] || echo " $i/$3")")
     done
 }
 
 if [ "$part" = test ]; then
     for program in $(programs build/bin) tests/{numbers,report,docs,install}/check.py; do
-        add "$program" "$(shares_of "$program")" 0 0
+        add jobs "$program" "$(shares_of "$program")" 0 0
     done
 else
     for program in $(programs build/asan/bin); do
-        shares=$(shares_of "$program")
+        count=$(shares_of "$program")
         case $program in
         # CUDA kernels are the same under sanitizers, which watch the programs alone.
         */test_ptx | */test_compile)
-            add "$program" $((16 * shares)) 0 0
-            add "${program/asan\//}" "$shares" 1 $((shares - 1))
+            add jobs "$program" $((16 * count)) 0 0
+            add shares "${program/asan\//}" "$count" 1 $((count - 1))
             ;;
-        *) add "$program" 1 0 0 ;;
+        *) add jobs "$program" 1 0 0 ;;
         esac
     done
-    shares=$(shares_of tests/numbers/check.py)
-    add tests/numbers/check.py "$shares" 1 $((shares - 1))
+    count=$(shares_of tests/numbers/check.py)
+    add jobs tests/numbers/check.py "$count" 1 $((count - 1))
+    first=$(($(git rev-list --count HEAD 2>/dev/null || echo 0) * 5 % ${#shares[@]}))
+    jobs+=("${shares[@]:first}" "${shares[@]:0:first}")
 fi
 
 log_of() { # program, share
@@ -198,6 +204,12 @@ for job in "${jobs[@]}"; do
         wait -n
         show_ended
     done
+    if [[ " ${shares[*]} " == *" $job "* ]] && [ "$(date +%s)" -ge "${QUERN_TESTS_END:-9999999999}" ]; then
+        echo "$job"
+        echo "    skipped: the time for tests was over"
+        skipped=$((skipped + 1))
+        continue
+    fi
     read -r program share <<<"$job"
     log=$(log_of "$program" "$share")
     unseen[$log]=1
