@@ -69,6 +69,12 @@ static const char *text_of(const struct qg_printer *p,
     return texts[node->op][p->language];
 }
 
+/* An expression has parentheses around the whole; others are calls. */
+static int is_call(const char *text)
+{
+    return *text != '(';
+}
+
 /* Without the parentheses around the whole. */
 static void put_bare(struct qg_printer *p, const struct qg_node *node)
 {
@@ -77,7 +83,7 @@ static void put_bare(struct qg_printer *p, const struct qg_node *node)
 
     put_node(p, node);
     if (node->op != QG_OP_CONSTANT && !node->name &&
-        texts[node->op][p->language][0] == '(') {
+        !is_call(texts[node->op][p->language])) {
         memmove(out->data + start, out->data + start + 1,
                 out->length - start - 2);
         out->length -= 2;
@@ -86,25 +92,17 @@ static void put_bare(struct qg_printer *p, const struct qg_node *node)
 }
 
 /* The term itself; its operands by name where they have one, and arguments of
-   functions without parentheses of their own. */
+   calls without parentheses of their own. */
 static void put_term(struct qg_printer *p, const struct qg_node *node)
 {
-    const char *text = text_of(p, node), *at = text;
+    const char *text = text_of(p, node);
+    const int call = is_call(text);
 
-    for (; *at; at++) {
-        const struct qg_node *operand;
-
-        if (*at != '$') {
-            qg_text_add(p->q, p->out, at, 1);
-            continue;
-        }
-        operand = node->operand[at[1] - '1'];
-        if ((at[-1] == '(' || (at[-1] == ' ' && at[-2] == ',')) &&
-            (at[2] == ')' || at[2] == ','))
-            put_bare(p, operand);
+    for (; *text; text++) {
+        if (*text != '$')
+            qg_text_add(p->q, p->out, text, 1);
         else
-            put_node(p, operand);
-        at++;
+            (call ? put_bare : put_node)(p, node->operand[*++text - '1']);
     }
 }
 
