@@ -42,17 +42,10 @@ FN unsigned int scale_each(unsigned int pair, float first, float second)
     return word;
 }
 
-/* The values of two f16, each times a scale, to bf16. */
+/* The same of one scale for both. */
 FN unsigned int scale_pair(unsigned int pair, float scale)
 {
-    float low, high;
-    unsigned int word;
-
-    asm("cvt.f32.f16 %0, %1;" : "=f"(low) : "h"((unsigned short)pair));
-    asm("cvt.f32.f16 %0, %1;" : "=f"(high) : "h"((unsigned short)(pair >> 16)));
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;"
-        : "=r"(word) : "f"(__fmul_rn(high, scale)), "f"(__fmul_rn(low, scale)));
-    return word;
+    return scale_each(pair, scale, scale);
 }
 
 /* 4 values of a row of a stage that are bf16 already, in the position of 4 codes. */

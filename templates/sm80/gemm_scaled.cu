@@ -412,12 +412,7 @@ FN long long runs_before(const struct scheduler *w, int group, int lane)
     return sum;
 }
 
-/* One group's matrix: allocated separately, or `bytes` after the one of the group before. */
-FN const void *matrix_of(const void *first, const void *const *pointers, long long bytes,
-                         int group)
-{
-    return pointers ? pointers[group] : (const char *)first + group * bytes;
-}
+//$ include "sm80/matrix.cu"
 
 extern "C" __global__ void __launch_bounds__(THREADS, $(ctas))
 $(name)(
