@@ -173,8 +173,10 @@ else
     count=$(shares_of tests/numbers/check.py)
     add jobs tests/numbers/check.py "$count" 1 $((count - 1))
     first=$(($(git rev-list --count HEAD 2>/dev/null || echo 0) * 5 % ${#shares[@]}))
-    jobs+=("${shares[@]:first}" "${shares[@]:0:first}")
+    shares=("${shares[@]:first}" "${shares[@]:0:first}")
 fi
+certain=${#jobs[@]} # that are never left out
+jobs+=("${shares[@]}")
 
 log_of() { # program, share
     local name=${1##*/} folder=build/log
@@ -199,18 +201,18 @@ show_ended() {
 trap 'kill $(jobs -p) 2>/dev/null; exit 130' INT TERM
 mkdir -p build/log build/asan/log
 rm -f build/log/*.counts build/log/*.shown build/asan/log/*.counts build/asan/log/*.shown
-for job in "${jobs[@]}"; do
+for ((j = 0; j < ${#jobs[@]}; j++)); do
     while [ "$(jobs -pr | wc -l)" -ge "$(nproc)" ]; do
         wait -n
         show_ended
     done
-    if [[ " ${shares[*]} " == *" $job "* ]] && [ "$(date +%s)" -ge "${QUERN_TESTS_END:-9999999999}" ]; then
-        echo "$job"
+    if ((j >= certain && $(date +%s) >= ${QUERN_TESTS_END:-9999999999})); then
+        echo "${jobs[j]}"
         echo "    skipped: the time for tests was over"
         skipped=$((skipped + 1))
         continue
     fi
-    read -r program share <<<"$job"
+    read -r program share <<<"${jobs[j]}"
     log=$(log_of "$program" "$share")
     unseen[$log]=1
     start "$log" "$program" "$share" &

@@ -231,6 +231,8 @@ int qn_api_why(struct quern_context *ctx, const char *text_line,
     struct qn_line line;
     int code = qn_api_line(ctx, text_line, &line);
 
+    if (text)
+        *text = NULL;
     if (!code)
         code = qn_api_options(given, &o);
     if (!code)
@@ -241,7 +243,6 @@ int qn_api_why(struct quern_context *ctx, const char *text_line,
         code = qn_api_enter(ctx, o.device, o.backend, &scope);
     if (code)
         return code;
-    *text = NULL;
     options = options_of(&o);
     if (line.kind == QN_LINE_MLP)
         code = qn_mlp_why(ctx, &line.of.mlp, &options, text);
@@ -260,8 +261,6 @@ int qn_api_why(struct quern_context *ctx, const char *text_line,
 int quern_why(struct quern_context *ctx, const char *line,
               const struct quern_plan_options *options, char **text)
 {
-    if (text)
-        *text = NULL;
     return qn_api_why(ctx, line, options, NULL, text);
 }
 

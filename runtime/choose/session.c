@@ -12,7 +12,9 @@
 
 #include <string.h>
 
-#define DEPENDENT_ROWS 256 /* bench/notes: dependent */
+/* Dependent launches: of so few rows (bench/notes: dependent), and by drivers
+   whose CUDA captures them. */
+enum { DEPENDENT_ROWS = 256, DEPENDENTS_IN_GRAPHS = 12030 /* CUDA 12.3 */ };
 
 /* Make a context current and look at its device. */
 static int open_device(struct qn_session *s)
@@ -274,7 +276,8 @@ int qn_session_capability(const struct qn_session *s)
 int qn_session_dependents(const struct qn_session *s, int64_t rows)
 {
     return rows > 0 && rows <= DEPENDENT_ROWS && qn_session_gpu(s) &&
-           s->device.major >= 9 && (!s->driver || s->driver->dependents);
+           s->device.major >= 9 &&
+           (!s->driver || s->driver->version >= DEPENDENTS_IN_GRAPHS);
 }
 
 int qn_session_name(const struct qn_session *s)

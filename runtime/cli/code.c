@@ -279,24 +279,21 @@ static int disassemble(const struct qn_options *opt, struct code *code)
     char path[] = "/tmp/quern-XXXXXX";
     int file = mkostemp(path, O_CLOEXEC);
     FILE *stream = file < 0 ? NULL : fdopen(file, "wb");
-    int failed = !stream;
+    int failed = !stream, error;
 
     if (stream) {
         failed |= fwrite(code->made.object, 1, code->made.bytes, stream) !=
                   code->made.bytes;
         failed |= fclose(stream) != 0;
     }
-    if (failed) {
-        const int error = errno;
-
-        if (file >= 0)
-            unlink(path);
+    error = errno;
+    for (int i = 0; i < 2 && !failed && !code->sass; i++)
+        code->sass = run(programs[i], path);
+    if (file >= 0)
+        unlink(path);
+    if (failed)
         return qn_message_fail(opt, QN_EXIT_UNABLE, "%s: %s", path,
                                strerror(error));
-    }
-    for (int i = 0; i < 2 && !code->sass; i++)
-        code->sass = run(programs[i], path);
-    unlink(path);
     return code->sass
                ? QN_EXIT_OK
                : qn_message_fail(opt, QN_EXIT_UNABLE,

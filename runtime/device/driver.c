@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEPENDENTS_IN_GRAPHS 12030 /* the first CUDA that captures them */
-
 static const struct {
     const char *symbol;
     size_t offset; /* of the pointer in struct qn_driver */
@@ -74,7 +72,6 @@ static int initialize(struct qn_driver *driver)
     if (!code && driver->cuDriverGetVersion &&
         driver->cuDriverGetVersion(&driver->version))
         driver->version = 0;
-    driver->dependents = driver->version >= DEPENDENTS_IN_GRAPHS;
     return code;
 }
 

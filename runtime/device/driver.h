@@ -29,8 +29,7 @@ struct qn_driver {
     pthread_mutex_t lock; /* guards the next two, got when first needed */
     struct cu_context *primary[QN_MAX_DEVICES];
     struct qn_device devices[QN_MAX_DEVICES];
-    int version;    /* of CUDA: 12090 for 12.9; 0: it does not say */
-    int dependents; /* launches may be dependent, also in graphs */
+    int version; /* of CUDA: 12090 for 12.9; 0: it does not say */
 #define QN_DRIVER_FIELD(name, arguments) int(*name) arguments;
     QN_CU_FUNCTIONS(QN_DRIVER_FIELD)
     QN_CU_OPTIONAL(QN_DRIVER_FIELD)

@@ -24,7 +24,7 @@ def values(name, t, ndim=None, dtype=None):
     tensor(name, t)
     if t.dtype not in WORDS or dtype not in (None, t.dtype):
         raise TypeError(f"{name} is {t.dtype}: {dtype or VALUES} is expected")
-    if t.dim() != (max(t.dim(), 2) if ndim is None else ndim):
+    if t.dim() < 2 if ndim is None else t.dim() != ndim:
         raise ValueError(f"{name} has {t.dim()} axes: {ndim or '2 or more'} are expected")
 
 
