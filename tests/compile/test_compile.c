@@ -220,7 +220,8 @@ static void compile_all(int shipped, int every)
                       "one in %d; tests/compile/gate.py compiles all\n",
                       number, every);
     assert_int_equal(bad, 0);
-    assert_true(good > 0 || getenv("QUERN_COMPILE_ARCH"));
+    /* A share may hold none of them: those of one text are of one share. */
+    assert_true(number > 0 || getenv("QUERN_COMPILE_ARCH"));
 }
 
 TEST(shipped)
