@@ -279,14 +279,17 @@ int qg_trial_check(struct qg *q, const struct qg_scale *scale)
     return wrong;
 }
 
-/* Magnitudes all over fp32's range, most of them no powers of two. */
+/* Magnitudes all over fp32's range, most of them no powers of two; one of each
+   binade where the type has powers and NaN alone. */
 static int stores_powers(const struct qg_rule_trace *rule)
 {
-    static const float parts[] = {1,    1 + 0x1p-23f, 1.1f, 1.25f, 1.5f,
-                                  1.6f, 1.75f,        1.8f, 1.9f,  1.99f};
+    static const float parts[] = {1.99f, 1 + 0x1p-23f, 1.1f, 1.25f, 1.5f,
+                                  1.6f,  1.75f,        1.8f, 1.9f,  1};
+    const int count =
+        rule->stored->kind == QG_E8M0 ? 1 : (int)(sizeof parts / sizeof *parts);
 
     for (int e = -149; e < 128; e++)
-        for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        for (int i = 0; i < count; i++) {
             const float stored = run(rule, ldexpf(parts[i], e), 1).stored;
             int power;
 
