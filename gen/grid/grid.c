@@ -29,7 +29,7 @@ static struct qg_location field_place(struct qg *q, const struct qg_kernels *k,
 static const void *named(struct qg *q, const struct qg_kernels *k,
                          const char *field, const char *name)
 {
-    return qg_word_find(q, field, name, field_place(q, k, field));
+    return qg_word_find(q, field, name, k->location);
 }
 
 /* Templates are known by now; whether they compile is seen when one is used. */
@@ -92,12 +92,10 @@ static void too_many(struct qg *q, const struct qg_kernels *k)
 }
 
 /* Returns 0, or 1 when the statement's other points are not worth trying. */
-static int expand_axes(struct qg *q, const struct qg_variant *variant)
+static int expand_points(struct qg *q, const struct qg_variant *variant)
 {
     int choice[QG_MAX_AXES] = {0};
 
-    if (q->wanted && !qg_name_begins(variant, q->wanted))
-        return 0;
     do {
         struct qg_point *point;
 
@@ -115,6 +113,19 @@ static int expand_axes(struct qg *q, const struct qg_variant *variant)
         q->npoints++;
     } while (next_choice(variant->kernels, choice));
     return 0;
+}
+
+/* The same, with the values that the points share. */
+static int expand_axes(struct qg *q, struct qg_variant *variant)
+{
+    int done;
+
+    if (q->wanted && !qg_name_begins(variant, q->wanted))
+        return 0;
+    variant->values = qg_point_values(q, variant);
+    done = expand_points(q, variant);
+    luaL_unref(q->L, LUA_REGISTRYINDEX, variant->values);
+    return done;
 }
 
 /* The statement's other lists: epilogues and architectures. */
@@ -212,7 +223,6 @@ static void prepare(struct qg *q, struct qg_kernels *k)
         named(q, k, "recipe", k->recipe);
     check_template(q, k);
     share_rules(q, k);
-    qg_param_list(q, k, 0);
 }
 
 /* All variants of one statement. An error in a function of the spec ends it:
@@ -221,7 +231,7 @@ static void expand_kernels(struct qg *q, struct qg_kernels *k)
 {
     struct qg_variant variant = {.kernels = k};
 
-    if (!k->param_lists)
+    if (!k->rules)
         prepare(q, k);
     for (int i = 0; k->of.count && i < k->op.count; i++) {
         variant.op = k->op.at[i];
@@ -296,9 +306,7 @@ static void find_twins(struct qg *q)
 /* How a recipe's scales are stored. Returns 0, or 1 and noted. */
 static int find_storage(struct qg *q, struct qg_scale *scale)
 {
-    scale->stored =
-        qg_word_find(q, "storage", scale->storage,
-                     qg_lex_field(q, scale->location, "storage", 1));
+    scale->stored = qg_word_find(q, "storage", scale->storage, scale->location);
     return !scale->stored;
 }
 

@@ -34,6 +34,7 @@ struct qg_variant {
     int of;    /* enum quern_of */
     int input; /* enum qg_input_type */
     const char *form;
+    int values; /* reference to the table of those that its points share */
 };
 
 void qg_grid_expand(struct qg *);
@@ -54,6 +55,8 @@ int qg_name_begins(const struct qg_variant *, const char *name);
 int qg_name_is(const struct qg_variant *, const int *choice, const char *);
 /* The symbol of a point; NULL and noted if it is too long. */
 const char *qg_name_make(struct qg *, const struct qg_variant *, const int *);
+/* A reference to the table of the values that all points of a variant have. */
+int qg_point_values(struct qg *, const struct qg_variant *);
 /* A point of a variant: choice[i] is its i-th axis. NULL: all would fail. */
 struct qg_point *qg_point_make(struct qg *, const struct qg_variant *,
                                const int *choice);

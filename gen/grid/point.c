@@ -289,7 +289,7 @@ static void set_type(lua_State *L, const char *name, int id,
     lua_setfield(L, -2, name);
 }
 
-static void push_cast(lua_State *L, const struct qg_variant *v)
+static void set_cast(lua_State *L, const struct qg_variant *v)
 {
     const struct qg_scale *scale = &v->recipe->scale[v->of];
 
@@ -319,7 +319,7 @@ static int result_of(const struct qg_variant *v)
 }
 
 /* The quantized tensors of D, as of a cast. */
-static void push_result(lua_State *L, const struct qg_variant *v)
+static void set_result(lua_State *L, const struct qg_variant *v)
 {
     const int of = result_of(v);
     const struct qg_scale *scale = &v->recipe->scale[of];
@@ -333,30 +333,48 @@ static void push_result(lua_State *L, const struct qg_variant *v)
         set_boolean(L, "scale", 0);
 }
 
-/* Push the table with the values that the variant fixes. */
-static void push_values(lua_State *L, const struct qg_variant *v,
-                        const struct qn_kernel *kernel)
+/* The values that the variant fixes, into the table on top of the stack. */
+static void set_values(lua_State *L, const struct qg_variant *v)
 {
-    lua_createtable(L, 0, 32);
     set_string(L, "recipe", v->recipe->name);
     set_string(L, "op", v->op);
     set_string(L, "arch", v->arch);
     set_string(L, "template", v->kernels->template);
     if (is_cast(v)) {
-        push_cast(L, v);
+        set_cast(L, v);
         return;
     }
     set_string(L, "layout", v->layout->name);
     set_string(L, "ragged", v->ragged->name);
     set_string(L, "epilogue", v->epilogue);
     set_integer(L, "promote", v->recipe->promote);
-    set_operand(L, "a", kernel->a.type, v->layout->a, v->ragged->a, &v->a,
-                &v->b);
-    set_operand(L, "b", kernel->b.type, v->layout->b, v->ragged->b, &v->b,
-                &v->a);
-    set_operand(L, "d", kernel->d.type, "mn", v->ragged->d, NULL, NULL);
+    set_operand(L, "a", v->a.element, v->layout->a, v->ragged->a, &v->a, &v->b);
+    set_operand(L, "b", v->b.element, v->layout->b, v->ragged->b, &v->b, &v->a);
+    set_operand(L, "d", v->d, "mn", v->ragged->d, NULL, NULL);
     if (has_copies(v))
-        push_result(L, v);
+        set_result(L, v);
+}
+
+int qg_point_values(struct qg *q, const struct qg_variant *v)
+{
+    lua_settop(q->L, 0);
+    lua_createtable(q->L, 0, 24);
+    set_values(q->L, v);
+    return luaL_ref(q->L, LUA_REGISTRYINDEX);
+}
+
+/* Push a table with them, to which a point adds its own. */
+static void push_values(lua_State *L, const struct qg_variant *v)
+{
+    lua_createtable(L, 0, 16 + v->kernels->count);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, v->values);
+    lua_pushnil(L);
+    while (lua_next(L, 2)) {
+        lua_pushvalue(L, -2);
+        lua_insert(L, -2);
+        lua_rawset(L, 1);
+    }
+    lua_settop(L, 1);
 }
 
 /* ------------------------------------------------------------------- items */
@@ -566,7 +584,7 @@ struct qg_point *qg_point_make(struct qg *q, const struct qg_variant *v,
     point->kernel.name = qg_name_make(q, v, choice);
     if (!point->kernel.name)
         return NULL;
-    push_values(L, v, &point->kernel);
+    push_values(L, v);
     lua_pushvalue(L, 1);
     qg_frozen_wrap(L);
     result = apply_items(q, v, point, choice);

@@ -124,7 +124,7 @@ static void take_name(struct qg_lex *lex)
     lex->length = (int)(lex->at - lex->start);
     lex->token = QG_NAME;
     for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++)
-        if (qg_lex_is(lex, keywords[i]))
+        if (*lex->start == *keywords[i] && qg_lex_is(lex, keywords[i]))
             lex->token = QG_KEYWORD;
 }
 

@@ -117,11 +117,13 @@ int qg_kernels_without(struct qg *q, const struct qg_kernels *kernels,
         struct qg_nearest nearest;
         int i = 0;
 
-        qg_nearest_start(&nearest, name);
         while (i < params->count && strcmp(params->at[i], name))
-            qg_nearest_try(&nearest, params->at[i++]);
+            i++;
         if (i < params->count)
             continue;
+        qg_nearest_start(&nearest, name);
+        for (i = 0; i < params->count; i++)
+            qg_nearest_try(&nearest, params->at[i]);
         qg_diag_note(q, item->word->location, QG_E_WITHOUT_NAME, name,
                      kernels->name,
                      qg_nearest_hint(&nearest,

@@ -40,7 +40,8 @@ const char *qg_word_print(struct qg *, const struct qg_word *);
 
 const struct qg_word_kind *qg_word_kind(int index);
 const char *qg_word_usage(const char *word); /* how a known word is written */
-/* The statement of a word and a name; NULL and noted at the location. */
+/* The statement of a word and a name, which the field of that word has in the
+   statement at the location; NULL and noted. */
 const void *qg_word_find(struct qg *, const char *word, const char *name,
                          struct qg_location);
 void qg_word_build(struct qg *);

@@ -67,7 +67,7 @@ const char *qg_word_usage(const char *word)
 }
 
 const void *qg_word_find(struct qg *q, const char *word, const char *name,
-                         struct qg_location location)
+                         struct qg_location statement)
 {
     const struct qg_word *found = qg_word_declared(q, word, name);
     struct qg_nearest nearest;
@@ -79,7 +79,7 @@ const void *qg_word_find(struct qg *q, const char *word, const char *name,
         if (!strcmp(found->kind->word, word))
             qg_nearest_try(&nearest, found->name);
     qg_diag_note(
-        q, location, QG_E_UNKNOWN_NAME, word, name,
+        q, qg_lex_field(q, statement, word, 1), QG_E_UNKNOWN_NAME, word, name,
         qg_nearest_hint(&nearest, "declare it: ", qg_word_usage(word)));
     return NULL;
 }
