@@ -122,7 +122,7 @@ static int expand_axes(struct qg *q, struct qg_variant *variant)
 
     if (q->wanted && !qg_name_begins(variant, q->wanted))
         return 0;
-    variant->values = qg_point_values(q, variant);
+    variant->values = qg_variant_values(q, variant);
     done = expand_points(q, variant);
     luaL_unref(q->L, LUA_REGISTRYINDEX, variant->values);
     return done;

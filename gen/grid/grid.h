@@ -55,8 +55,13 @@ int qg_name_begins(const struct qg_variant *, const char *name);
 int qg_name_is(const struct qg_variant *, const int *choice, const char *);
 /* The symbol of a point; NULL and noted if it is too long. */
 const char *qg_name_make(struct qg *, const struct qg_variant *, const int *);
+int qg_variant_casts(const struct qg_variant *); /* a cast, no product? */
+/* The type of a cast's input, enum quern_type; none for a rowwise tensor. */
+int qg_variant_input(const struct qg_variant *);
+/* The tensor (enum quern_of) whose copies D leaves as; -1: it does not. */
+int qg_variant_result(const struct qg_variant *);
 /* A reference to the table of the values that all points of a variant have. */
-int qg_point_values(struct qg *, const struct qg_variant *);
+int qg_variant_values(struct qg *, const struct qg_variant *);
 /* A point of a variant: choice[i] is its i-th axis. NULL: all would fail. */
 struct qg_point *qg_point_make(struct qg *, const struct qg_variant *,
                                const int *choice);
