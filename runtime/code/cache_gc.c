@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #define ABANDONED 3600 /* seconds after which new/ is not written to */
+#define MINUTE    60
 
 /* Call `visit` with each name in an open folder until it returns nonzero. */
 static int each_name(int folder, int (*visit)(void *user, const char *name),
@@ -207,14 +208,16 @@ static int collect(void *user, const struct qn_cache_entry *entry)
     item += list->count++;
     memcpy(item->key, entry->key, QN_KEY_SIZE);
     item->bytes = entry->bytes;
-    item->used = entry->used <= list->now ? entry->used : 0;
+    item->used = entry->used <= list->now + MINUTE ? entry->used : 0;
     item->damaged =
         list->unwanted ? list->unwanted(list->user, entry) : entry->damaged;
     return 0;
 }
 
-/* Damaged ones first, then by last use. A future time tells nothing: it was
-   set by a fast clock, and a use would have corrected it. */
+/* Damaged ones first, then by last use. A time in the future tells nothing: it
+   was set by a fast clock, and a use would have corrected it. Entries stored a
+   moment ago may be ahead of time(): files' clock is finer, and another's on
+   shared disks. */
 static int compare(const void *left, const void *right)
 {
     const struct item *a = left, *b = right;

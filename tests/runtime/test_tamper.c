@@ -304,6 +304,26 @@ TEST(survives_removal)
 
 enum { YEAR = 365 * 24 * 3600 };
 
+/* Files' clock is finer than time(), and another's on shared disks: an entry of
+   the next seconds was just stored. */
+TEST(keeps_new_entries)
+{
+    struct qn_cache *cache = test_open_cache(test_cache);
+    struct utimbuf soon = {time(NULL) + 5, time(NULL) + 5};
+    struct qn_cache_gc gc;
+    char path[512];
+
+    assert_true(qn_cache_store(cache, KEY("a"), &test_item));
+    assert_true(qn_cache_store(cache, KEY("b"), &test_item));
+    snprintf(path, sizeof path, "%s/entries/%s/sums", test_cache, KEY("b"));
+    assert_int_equal(utime(path, &soon), 0);
+    assert_int_equal(qn_cache_gc(cache, 0, 30, &gc), QUERN_OK);
+    assert_int_equal(gc.removed, 1);
+    assert_false(test_loads(cache, KEY("a"), 1));
+    assert_true(test_loads(cache, KEY("b"), 1));
+    qn_cache_close(cache);
+}
+
 /* Entries dated by a fast clock are older than those used since. */
 TEST(survives_clocks)
 {
