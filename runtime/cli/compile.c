@@ -6,12 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "code/jit.h"
+#include "device/host.h"
 
 enum { MAX_JOBS = 64 };
 
@@ -72,7 +72,7 @@ static void compile_all(struct shop *shop, int jobs)
     int started = 0;
 
     if (jobs < 1)
-        jobs = (int)sysconf(_SC_NPROCESSORS_ONLN);
+        jobs = qn_host_cores();
     if (jobs > count)
         jobs = count;
     if (jobs > MAX_JOBS)

@@ -19,9 +19,15 @@
 
 /* ----------------------------------------------------------------- running */
 
-int qn_host_threads(const struct quern_context *ctx, int *threads)
+int qn_host_cores(void)
 {
     cpu_set_t set;
+
+    return sched_getaffinity(0, sizeof set, &set) ? 1 : CPU_COUNT(&set);
+}
+
+int qn_host_threads(const struct quern_context *ctx, int *threads)
+{
     int64_t wanted = 0;
 
     if (ctx->threads) {
@@ -35,7 +41,7 @@ int qn_host_threads(const struct quern_context *ctx, int *threads)
         *threads = (int)wanted;
         return QUERN_OK;
     }
-    *threads = sched_getaffinity(0, sizeof set, &set) ? 1 : CPU_COUNT(&set);
+    *threads = qn_host_cores();
     if (*threads > QN_HOST_THREADS)
         *threads = QN_HOST_THREADS;
     return QUERN_OK;

@@ -11,8 +11,10 @@ typedef void qn_host_function(void *const *params, int worker, int workers);
 
 #define QN_HOST_THREADS 256 /* the most that a run uses */
 
-/* QUERN_THREADS, else the cores that this process may use; at least 1.
-   QUERN_EINVAL if the variable is no number from 1 to QN_HOST_THREADS. */
+int qn_host_cores(void); /* that this process may use, at least 1 */
+
+/* QUERN_THREADS, else the cores. QUERN_EINVAL if the variable is no number from
+   1 to QN_HOST_THREADS. */
 int qn_host_threads(const struct quern_context *ctx, int *threads);
 
 /* Run all workers and wait for them, in the default floating-point mode, which

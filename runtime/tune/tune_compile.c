@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tune_compile.c: candidates are compiled by threads, in the model's order,
    while the GPU measures those that are ready. */
-#define _GNU_SOURCE
 #include "tune/tune.h"
 #include "base/context.h"
 #include "base/error.h"
 #include "choose/trial.h"
 #include "code/cache.h"
 #include "code/module.h"
+#include "device/host.h"
 #include "product/plan.h"
 
 #include <time.h>
-#include <unistd.h>
 
 enum { MOST_THREADS = 16 };
 
@@ -69,7 +68,7 @@ static void *work(void *user)
 /* One core is left to the thread that measures. */
 static int count_threads(const struct qn_tune_job *job)
 {
-    long cores = sysconf(_SC_NPROCESSORS_ONLN) - 1;
+    int cores = qn_host_cores() - 1;
 
     if (job->options.threads > 0)
         cores = job->options.threads;
@@ -77,7 +76,7 @@ static int count_threads(const struct qn_tune_job *job)
         cores = MOST_THREADS;
     if (cores > job->count)
         cores = job->count;
-    return cores > 1 ? (int)cores : 1;
+    return cores > 1 ? cores : 1;
 }
 
 int qn_tune_compile_start(struct qn_tune_job *job)
