@@ -221,7 +221,7 @@ test "launches"
 local SYSTEM = { "-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc", -- memory.c
   "-Wl,--wrap=openat,--wrap=mkdirat,--wrap=renameat,--wrap=unlinkat", -- system.c
   "-Wl,--wrap=fstat,--wrap=fstatat,--wrap=read,--wrap=write,--wrap=close,--wrap=flock",
-  "-Wl,--wrap=time,--wrap=nanosleep,--wrap=posix_spawn" }
+  "-Wl,--wrap=time,--wrap=nanosleep,--wrap=posix_spawn,--wrap=pthread_create" }
 test("runtime", { "tests_support" })
 linkoptions(SYSTEM)
 test("api", { "tests_support", "quern_oracle" })

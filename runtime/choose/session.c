@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/guess.h"
 #include "base/text.h"
+#include "code/ahead.h"
 #include "device/chip.h"
 #include "device/host.h"
 #include "choose/describe_all.h"
@@ -173,7 +174,9 @@ int qn_session_inner(struct qn_session *s, const struct qn_session *outer,
                              .options = *options,
                              .driver = outer->driver,
                              .device = outer->device,
-                             .outline = outer->outline};
+                             .outline = outer->outline,
+                             .ahead = outer->ahead,
+                             .compiles_none = outer->compiles_none};
     s->scope.context = outer->scope.context; /* which is current */
     s->demand.problem = problem;
     s->demand.kernel = options->kernel;
@@ -219,10 +222,56 @@ void qn_session_close(struct qn_session *s)
         qn_driver_leave(s->driver, &s->scope);
 }
 
+int qn_session_loads(const struct qn_session *s,
+                     const struct qn_candidate *candidate, int backend)
+{
+    const int cold = backend == QUERN_BACKEND_JIT &&
+                     (s->ahead || s->compiles_none) &&
+                     !qn_module_known(s->ctx, candidate->kernel, backend);
+
+    if (cold && s->ahead)
+        qn_ahead_note(s->ahead, candidate);
+    return cold && s->compiles_none ? QN_COLD : QUERN_OK;
+}
+
+/* Load the kernels of the plan's outline. */
+static int load_ahead(const struct qn_session *s,
+                      const struct qn_plan_kind *kind, const void *line,
+                      void *plan)
+{
+    struct qn_session outline = *s;
+    struct qn_ahead ahead = {.count = 0};
+    int code;
+
+    outline.outline = 1;
+    outline.ahead = &ahead;
+    code = kind->make(&outline, line, plan);
+    if (code)
+        return code;
+    kind->drop(plan);
+    qn_ahead_load(&ahead, s->ctx, s->driver, s->scope.context);
+    return QUERN_OK;
+}
+
+int qn_session_make(const struct qn_session *s, const struct qn_plan_kind *kind,
+                    const void *line, void *plan)
+{
+    struct qn_session first = *s, last = *s;
+    int code;
+
+    /* a plan that tunes compiles more than it loads, with threads of its own */
+    first.compiles_none = s->driver && s->options.tune_ms <= 0;
+    code = kind->make(&first, line, plan);
+    if (code != QN_COLD)
+        return code;
+    code = load_ahead(s, kind, line, plan);
+    return code ? code : kind->make(&last, line, plan);
+}
+
 int qn_session_plan(struct quern_context *ctx,
                     const struct qn_plan_options *options,
-                    int (*make)(struct qn_session *, const void *, void *),
-                    const void *line, void *plan)
+                    const struct qn_plan_kind *kind, const void *line,
+                    void *plan)
 {
     struct qn_session session;
     int code = qn_session_open(&session, ctx, NULL, options);
@@ -230,7 +279,7 @@ int qn_session_plan(struct quern_context *ctx,
     if (!code)
         code = qn_session_capture(&session, NULL, "making a plan");
     if (!code)
-        code = make(&session, line, plan);
+        code = qn_session_make(&session, kind, line, plan);
     qn_session_close(&session);
     return qn_error_done(code);
 }

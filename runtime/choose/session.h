@@ -5,11 +5,16 @@
 
 #include "choose/select.h"
 #include "choose/tuned.h"
+#include "code/jit.h"
 #include "code/module.h"
 #include "device/driver.h"
 
+struct qn_ahead;
 struct qn_text;
 struct quern_context;
+
+/* A code of our own: the plan needs a kernel that is not loaded yet. */
+#define QN_COLD (QN_REJECTED + 1)
 
 struct qn_session {
     struct quern_context *ctx;
@@ -25,6 +30,15 @@ struct qn_session {
     struct qn_figures figures; /* of the kernel that was chosen */
     struct qn_module found;    /* of an outline, in place of a loaded one */
     int outline; /* choose kernels and load none of them: for explanations */
+    struct qn_ahead *ahead; /* NULL, or takes the kernels of an outline */
+    int compiles_none;      /* QN_COLD where a kernel is not loaded yet */
+};
+
+/* A kind of plans: `make` is given a line, unless the session has its problem,
+   and the place of the plan, which `drop` frees and sets to NULL. */
+struct qn_plan_kind {
+    int (*make)(struct qn_session *session, const void *line, void *plan);
+    void (*drop)(void *plan);
 };
 
 /* Check problem (NULL: there is none) and options and open the backend's
@@ -41,14 +55,23 @@ int qn_session_inner(struct qn_session *session, const struct qn_session *outer,
                      const struct qn_problem *problem,
                      const struct qn_plan_options *options);
 
-/* Make a plan in a session of its own: `make` is given the line and where its
-   plan goes. QUERN_ECAPTURE; other errors are those of qn_session_open and of
-   `make`. */
+/* Make a plan, whose kernels are compiled side by side if one of them is not
+   loaded yet. Errors are those of the kind. */
+int qn_session_make(const struct qn_session *session,
+                    const struct qn_plan_kind *kind, const void *line,
+                    void *plan);
+
+/* The same in a session of its own. QUERN_ECAPTURE; other errors are those of
+   qn_session_open and of the kind. */
 int qn_session_plan(struct quern_context *ctx,
                     const struct qn_plan_options *options,
-                    int (*make)(struct qn_session *session, const void *line,
-                                void *plan),
-                    const void *line, void *plan);
+                    const struct qn_plan_kind *kind, const void *line,
+                    void *plan);
+
+/* A plan of the session is about to load a kernel. QN_COLD where it compiles
+   none. */
+int qn_session_loads(const struct qn_session *session,
+                     const struct qn_candidate *candidate, int backend);
 
 /* Explain in a session of its own, which may have a problem: `explain` is given
    the line and adds to a text, which becomes the caller's; NULL after errors.

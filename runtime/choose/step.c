@@ -78,8 +78,9 @@ int qn_step_load(struct qn_session *session, int op, int of, const char *does,
     step->ctas = found->kernel->ctas
                      ? (unsigned)(session->demand.sms * found->kernel->ctas)
                      : 1;
-    if (session->outline)
-        return QUERN_OK;
+    code = qn_session_loads(session, found, backend);
+    if (code || session->outline)
+        return code;
     code = qn_module_get(session->ctx, found, backend, &module);
     if (code && compiles)
         qn_error_add("  for %s, which is not linked into this program",

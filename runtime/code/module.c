@@ -186,6 +186,19 @@ int qn_module_get(struct quern_context *ctx,
     return QUERN_OK;
 }
 
+int qn_module_known(struct quern_context *ctx, const struct qn_kernel *kernel,
+                    int backend)
+{
+    const struct qn_module *module;
+    int known;
+
+    pthread_mutex_lock(&ctx->lock);
+    module = find(ctx, kernel, backend);
+    known = module && !module->loading;
+    pthread_mutex_unlock(&ctx->lock);
+    return known;
+}
+
 void qn_module_close_all(struct quern_context *ctx)
 {
     while (ctx->modules) {

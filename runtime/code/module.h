@@ -28,5 +28,9 @@ int qn_module_get(struct quern_context *ctx,
                   const struct qn_candidate *candidate, int backend,
                   struct qn_module **out);
 
+/* Is the kernel loaded, or known to be of no use? */
+int qn_module_known(struct quern_context *ctx, const struct qn_kernel *kernel,
+                    int backend);
+
 /* Unload all, when the context is closed. */
 void qn_module_close_all(struct quern_context *ctx);

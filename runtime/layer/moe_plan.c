@@ -162,13 +162,22 @@ static int make(struct qn_session *s, const void *moe, void *plan)
     return qn_moe_plan_inner(s, moe, plan);
 }
 
+static void drop(void *plan)
+{
+    struct qn_moe_plan **at = plan;
+
+    qn_moe_plan_free(*at);
+    *at = NULL;
+}
+
 int qn_moe_plan(struct quern_context *ctx, const struct qn_moe *moe,
                 const struct qn_plan_options *options, struct qn_moe_plan **out)
 {
+    static const struct qn_plan_kind kind = {make, drop};
     const int code = qn_mlp_plan_options(options);
 
     *out = NULL;
-    return code ? code : qn_session_plan(ctx, options, make, moe, out);
+    return code ? code : qn_session_plan(ctx, options, &kind, moe, out);
 }
 
 /* The least of all launches. */

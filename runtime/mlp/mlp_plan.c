@@ -387,13 +387,22 @@ static int make(struct qn_session *s, const void *mlp, void *plan)
     return qn_mlp_plan_inner(s, mlp, plan);
 }
 
+static void drop(void *plan)
+{
+    struct qn_mlp_plan **at = plan;
+
+    qn_mlp_plan_free(*at);
+    *at = NULL;
+}
+
 int qn_mlp_plan(struct quern_context *ctx, const struct qn_mlp *mlp,
                 const struct qn_plan_options *options, struct qn_mlp_plan **out)
 {
+    static const struct qn_plan_kind kind = {make, drop};
     const int code = qn_mlp_plan_options(options);
 
     *out = NULL;
-    return code ? code : qn_session_plan(ctx, options, make, mlp, out);
+    return code ? code : qn_session_plan(ctx, options, &kind, mlp, out);
 }
 
 /* --------------------------------------------------------------------- why */

@@ -362,16 +362,18 @@ static int outline_best(struct qn_session *s, struct qn_choice *list, int count,
     s->found = (struct qn_module){.kernel = list[0].candidate->kernel,
                                   .backend = s->demand.backend};
     *module = &s->found;
-    return QUERN_OK;
+    return qn_session_loads(s, list[0].candidate, s->demand.backend);
 }
 
 /* QN_REJECTED: it spills, or was seen to be of no use on this GPU. */
 static int load_one(struct qn_session *s, const struct qn_choice *choice,
                     struct qn_trial_line *line, struct qn_module **module)
 {
-    int code = qn_trial_next(s, line, choice->candidate, s->demand.backend);
+    int code = qn_session_loads(s, choice->candidate, s->demand.backend);
 
     s->figures = choice->figures;
+    if (!code)
+        code = qn_trial_next(s, line, choice->candidate, s->demand.backend);
     return code ? code
                 : qn_module_get(s->ctx, choice->candidate, s->demand.backend,
                                 module);

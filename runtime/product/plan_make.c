@@ -34,17 +34,32 @@ int qn_plan_session(struct qn_session *s, struct qn_plan **plan)
     return code;
 }
 
+static int make(struct qn_session *s, const void *line, void *plan)
+{
+    (void)line;
+    return qn_plan_session(s, plan);
+}
+
+static void drop(void *plan)
+{
+    struct qn_plan **at = plan;
+
+    qn_plan_free(*at);
+    *at = NULL;
+}
+
 int qn_plan_make(struct quern_context *ctx, const struct qn_problem *problem,
                  const struct qn_plan_options *options, int band,
                  struct qn_plan **plan)
 {
+    static const struct qn_plan_kind kind = {make, drop};
     struct qn_session session;
     int code = qn_session_open(&session, ctx, problem, options);
 
     *plan = NULL;
     session.band = band;
     if (!code)
-        code = qn_plan_session(&session, plan);
+        code = qn_session_make(&session, &kind, NULL, plan);
     qn_session_close(&session);
     if (!code)
         qn_context_log(ctx, QUERN_LOG_DEBUG, "plan: %s on %d %s",

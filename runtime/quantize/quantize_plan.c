@@ -205,8 +205,9 @@ static int load_step(struct qn_quantize_plan *plan, struct qn_session *s,
     if (!found)
         return no_kernel(s, &plan->q, op);
     step->kernel = found->kernel;
-    if (s->outline)
-        return QUERN_OK;
+    code = qn_session_loads(s, found, plan->backend);
+    if (code || s->outline)
+        return code;
     code = qn_module_get(s->ctx, found, plan->backend, &module);
     if (code == QN_REJECTED)
         code = QUERN_ECOMPILE;
@@ -402,15 +403,24 @@ int qn_quantize_plan_inner(const struct qn_session *outer,
     return code ? code : make_plan(&session, q, plan);
 }
 
+static void drop(void *plan)
+{
+    struct qn_quantize_plan **at = plan;
+
+    qn_quantize_plan_free(*at);
+    *at = NULL;
+}
+
 int qn_quantize_plan(struct quern_context *ctx, const struct qn_quantization *q,
                      const struct qn_plan_options *options,
                      struct qn_quantize_plan **plan)
 {
+    static const struct qn_plan_kind kind = {make_plan, drop};
     int code = qn_session_no_cublaslt(options, "quantizes");
 
     *plan = NULL;
     if (!code)
-        code = qn_session_plan(ctx, options, make_plan, q, plan);
+        code = qn_session_plan(ctx, options, &kind, q, plan);
     if (!code)
         qn_context_log(ctx, QUERN_LOG_DEBUG, "plan: %s",
                        main_kernel(*plan)->name);

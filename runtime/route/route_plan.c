@@ -104,14 +104,23 @@ static int make(struct qn_session *s, const void *route, void *plan)
     return qn_route_plan_session(s, route, plan);
 }
 
+static void drop(void *plan)
+{
+    struct qn_route_plan **at = plan;
+
+    qn_route_plan_free(*at);
+    *at = NULL;
+}
+
 int qn_route_plan(struct quern_context *ctx, const struct qn_route *route,
                   const struct qn_plan_options *options,
                   struct qn_route_plan **plan)
 {
+    static const struct qn_plan_kind kind = {make, drop};
     const int code = qn_session_no_cublaslt(options, "routes");
 
     *plan = NULL;
-    return code ? code : qn_session_plan(ctx, options, make, route, plan);
+    return code ? code : qn_session_plan(ctx, options, &kind, route, plan);
 }
 
 void qn_route_plan_free(struct qn_route_plan *plan)

@@ -110,6 +110,7 @@ int nvrtcCompileProgram(struct program *program, int noptions,
     fake_log("nvrtc", "compile", program->name);
     if (delay)
         pause_for(atol(delay));
+    fake_log("nvrtc", "end", program->name);
     for (int i = 0; i < noptions; i++)
         arch |= knows(options[i]);
     if (!arch || strstr(program->source, "ERROR") ||

@@ -7,6 +7,7 @@
 #include "test.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/stat.h>
@@ -101,6 +102,19 @@ ssize_t __wrap_write(int file, const void *data, size_t bytes)
         test_system.space -= (int)bytes;
     }
     return __real_write(file, data, bytes);
+}
+
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
+                          void *(*run)(void *), void *argument);
+FAKE_API int __wrap_pthread_create(pthread_t *thread,
+                                   const pthread_attr_t *attributes,
+                                   void *(*run)(void *), void *argument);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
+                          void *(*run)(void *), void *argument)
+{
+    return test_system.no_threads
+               ? EAGAIN
+               : __real_pthread_create(thread, attributes, run, argument);
 }
 
 int __real_flock(int file, int operation);

@@ -98,9 +98,10 @@ struct test_system {
     int fail_at, error; /* the n-th one fails */
     int kill_at;        /* the process ends at the n-th one */
     int full, space;    /* so many bytes may still be written */
-    int no_locks;       /* armed or not, like the next three */
+    int no_locks;       /* armed or not, like the next four */
     int no_waiting;     /* sleeping takes no time */
     int no_spawn;       /* starting a program is this error */
+    int no_threads;     /* starting a thread is an error */
     long long clock;    /* seconds that it is fast */
 };
 extern struct test_system test_system;

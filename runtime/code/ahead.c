@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ahead.c: kernels of a plan, compiled side by side before it is made. */
+#include "code/ahead.h"
+#include "base/context.h"
+#include "code/module.h"
+#include "device/driver.h"
+#include "device/host.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum { MOST_THREADS = 16 };
+
+void qn_ahead_note(struct qn_ahead *ahead, const struct qn_candidate *candidate)
+{
+    for (int i = 0; i < ahead->count; i++)
+        if (ahead->at[i]->kernel == candidate->kernel)
+            return;
+    if (ahead->count < QN_AHEAD_KERNELS)
+        ahead->at[ahead->count++] = candidate;
+}
+
+/* State shared by the threads. */
+struct crew {
+    const struct qn_ahead *ahead;
+    struct quern_context *ctx;
+    struct qn_driver *driver;
+    struct cu_context *context;
+    atomic_int next;
+};
+
+static void *work(void *user)
+{
+    struct crew *crew = user;
+    struct qn_driver_scope scope;
+    struct qn_module *module;
+    int i, code = qn_driver_enter(crew->driver, crew->context, &scope);
+
+    while (!code && (i = atomic_fetch_add(&crew->next, 1)) < crew->ahead->count)
+        qn_module_get(crew->ctx, crew->ahead->at[i], QUERN_BACKEND_JIT,
+                      &module);
+    qn_driver_leave(crew->driver, &scope);
+    return NULL;
+}
+
+void qn_ahead_load(const struct qn_ahead *ahead, struct quern_context *ctx,
+                   struct qn_driver *driver, struct cu_context *context)
+{
+    struct crew crew = {ahead, ctx, driver, context, 0};
+    const int cores = qn_host_cores();
+    pthread_t threads[MOST_THREADS];
+    int started = 0;
+
+    /* and this one */
+    while (started + 1 < MOST_THREADS && started + 1 < cores &&
+           started + 1 < ahead->count &&
+           !pthread_create(&threads[started], NULL, work, &crew))
+        started++;
+    if (started)
+        work(&crew);
+    while (started)
+        pthread_join(threads[--started], NULL);
+}
