@@ -19,7 +19,7 @@ struct program {
     char name[256], source[4096], log[512];
 };
 
-static int number; /* of the version: 12090 for 12.9 */
+static _Atomic int number; /* of the version: 12090 for 12.9 */
 
 /* Fail if the test asks for it. */
 static int fails(const char *name)
