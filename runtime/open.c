@@ -235,14 +235,27 @@ static int check_recipes(const struct quern_context *ctx)
     return QUERN_OK;
 }
 
-/* A kernel that was linked with its cubin hides the same one of the base. */
-static int is_hidden(const struct quern_context *ctx,
-                     const struct qn_kernel *kernel)
+static int compare_names(const void *left, const void *right)
 {
-    for (int i = 0; ctx->linked && i < ctx->linked->nkernels; i++)
-        if (!strcmp(ctx->linked->kernels[i].name, kernel->name))
-            return 1;
-    return 0;
+    return strcmp(*(const char *const *)left, *(const char *const *)right);
+}
+
+/* The kernels of the base. One that was linked with its cubin hides the same
+   one there; `names` has room for those of all linked ones. */
+static void list_base(struct quern_context *ctx, int linked, const char **names)
+{
+    for (int i = 0; i < linked; i++)
+        names[i] = ctx->linked->kernels[i].name;
+    if (linked)
+        qsort(names, (size_t)linked, sizeof *names, compare_names);
+    for (int i = 0; i < ctx->base->nkernels; i++) {
+        const struct qn_kernel *kernel = &ctx->base->kernels[i];
+
+        if (!linked || !bsearch(&kernel->name, names, (size_t)linked,
+                                sizeof *names, compare_names))
+            ctx->kernels[ctx->nkernels++] =
+                (struct qn_candidate){kernel, ctx->base};
+    }
 }
 
 /* By op and recipe, else in the order of the list. */
@@ -262,18 +275,19 @@ static int list_kernels(struct quern_context *ctx)
 {
     int linked = ctx->linked ? ctx->linked->nkernels : 0;
     size_t count = (size_t)(linked + ctx->base->nkernels);
+    const char **names = calloc((size_t)linked + 1, sizeof *names);
 
     ctx->kernels = calloc(count + 1, sizeof *ctx->kernels);
     ctx->order = calloc(count + 1, sizeof *ctx->order);
-    if (!ctx->kernels || !ctx->order)
+    if (!ctx->kernels || !ctx->order || !names) {
+        free(names);
         return qn_error_memory();
+    }
     for (int i = 0; i < linked; i++)
         ctx->kernels[ctx->nkernels++] =
             (struct qn_candidate){&ctx->linked->kernels[i], ctx->linked};
-    for (int i = 0; i < ctx->base->nkernels; i++)
-        if (!is_hidden(ctx, &ctx->base->kernels[i]))
-            ctx->kernels[ctx->nkernels++] =
-                (struct qn_candidate){&ctx->base->kernels[i], ctx->base};
+    list_base(ctx, linked, names);
+    free(names);
     for (int i = 0; i < ctx->nkernels; i++)
         ctx->order[i] = i;
     qsort_r(ctx->order, (size_t)ctx->nkernels, sizeof *ctx->order,
