@@ -230,26 +230,38 @@ int qn_select_list(struct quern_context *ctx, const struct qn_demand *demand,
     return QUERN_OK;
 }
 
+int qn_select_backends(const struct quern_context *ctx, int backend,
+                       int backends[2])
+{
+    const int is_auto = backend == QUERN_BACKEND_AUTO;
+    int count = 0;
+
+    if (!is_auto || ctx->linked)
+        backends[count++] = is_auto ? QUERN_BACKEND_AOT : backend;
+    if (is_auto)
+        backends[count++] = QUERN_BACKEND_JIT;
+    return count;
+}
+
 int qn_select_best(struct quern_context *ctx, const struct qn_demand *demand,
                    struct qn_choice *best)
 {
     struct qn_demand one = *demand;
-    struct qn_choice *list;
-    int count, found;
+    int backends[2], found = 0;
+    const int tries = qn_select_backends(ctx, demand->backend, backends);
 
-    if (demand->backend == QUERN_BACKEND_AUTO) {
-        one.backend = QUERN_BACKEND_AOT;
-        found = qn_select_best(ctx, &one, best);
+    for (int i = 0; i < tries && !found; i++) {
+        struct qn_choice *list;
+        int count;
+
+        one.backend = backends[i];
+        if (qn_select_list(ctx, &one, &list, &count))
+            return -1;
+        found = count > 0 && list[0].fits;
         if (found)
-            return found;
-        one.backend = QUERN_BACKEND_JIT;
+            *best = list[0];
+        free(list);
     }
-    if (qn_select_list(ctx, &one, &list, &count))
-        return -1;
-    found = count > 0 && list[0].fits;
-    if (found)
-        *best = list[0];
-    free(list);
     return found;
 }
 
@@ -281,11 +293,13 @@ static int add_outputs(struct quern_context *ctx, const struct qn_problem *p)
         "copies of that",
         "an activation, whose gradient it makes",
         "copies of that, too"};
+    const struct qn_kernel_list list =
+        qn_context_kernels(ctx, p->op, p->recipe);
     unsigned seen[8] = {0}; /* a bit for each type of D */
     int count = 0;
 
-    for (int i = 0; i < ctx->nkernels; i++) {
-        const struct qn_kernel *kernel = ctx->kernels[i].kernel;
+    for (int i = 0; i < list.count; i++) {
+        const struct qn_kernel *kernel = ctx->kernels[list.at[i]].kernel;
         unsigned bit = 1u << kernel->d.type;
 
         if (!qn_select_product(p, kernel) || (seen[kernel->epilogue] & bit))
@@ -301,15 +315,16 @@ static int add_outputs(struct quern_context *ctx, const struct qn_problem *p)
 /* The layouts and ragged axes that the recipe and op do have. */
 static int add_layouts(struct quern_context *ctx, const struct qn_problem *p)
 {
+    const struct qn_kernel_list list =
+        qn_context_kernels(ctx, p->op, p->recipe);
     unsigned seen = 0; /* a bit for each layout and ragged axis */
 
-    for (int i = 0; i < ctx->nkernels; i++) {
-        const struct qn_kernel *kernel = ctx->kernels[i].kernel;
+    for (int i = 0; i < list.count; i++) {
+        const struct qn_kernel *kernel = ctx->kernels[list.at[i]].kernel;
         unsigned bit = 1u << (kernel->a.major << 1 | kernel->b.major |
                               kernel->ragged << 2);
 
-        if (kernel->op != p->op || strcmp(kernel->recipe, p->recipe) ||
-            (seen & bit))
+        if (seen & bit)
             continue;
         seen |= bit;
         qn_error_add("  there are kernels for layout=%s ragged=%s",

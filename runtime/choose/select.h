@@ -81,6 +81,12 @@ int qn_select_fits(const struct qn_problem *problem,
 int qn_select_list(struct quern_context *ctx, const struct qn_demand *demand,
                    struct qn_choice **list, int *count);
 
+/* The backends to try, in order, for the one that is asked for: AUTO with a GPU
+   are kernels that the program links, if any, and those that can be compiled.
+   Returns how many, 1 or 2. */
+int qn_select_backends(const struct quern_context *ctx, int backend,
+                       int backends[2]);
+
 /* The first of them, where AUTO asks the backends in the order in which plans
    do. 1; 0: none fits; -1: memory ran out. */
 int qn_select_best(struct quern_context *ctx, const struct qn_demand *demand,

@@ -58,7 +58,8 @@ struct trial {
     double seconds;
     struct qn_options opt;
     struct quern_context *ctx;
-    struct qn_kernel kernel; /* a copy, with its code */
+    struct qn_kernel kernel;      /* a copy, with its code */
+    struct quern_registry linked; /* of that kernel alone */
     struct qn_driver_scope scope;
 };
 
@@ -121,6 +122,9 @@ static int place_code(struct trial *t)
         t->kernel = *candidate->kernel;
         t->kernel.cubin = read_code(&t->kernel.cubin_bytes);
         candidate->kernel = &t->kernel;
+        t->linked = (struct quern_registry){
+            .hash = t->ctx->base->hash, .kernels = &t->kernel, .nkernels = 1};
+        t->ctx->linked = &t->linked;
         return t->kernel.cubin ? QUERN_OK : qn_error_memory();
     }
     return qn_error_set(QUERN_ENOKERNEL, "this program has no kernel '%s'",

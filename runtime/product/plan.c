@@ -437,16 +437,13 @@ static int choose_from(struct qn_session *s, int backend,
     return code;
 }
 
-/* AUTO with a GPU: linked kernels, else those that can be compiled. */
 static int choose(struct qn_session *s, struct qn_module **module)
 {
-    int code;
+    int backends[2], code = QUERN_ENOKERNEL;
+    const int tries = qn_select_backends(s->ctx, s->demand.backend, backends);
 
-    if (s->demand.backend != QUERN_BACKEND_AUTO)
-        return choose_from(s, s->demand.backend, module);
-    code = choose_from(s, QUERN_BACKEND_AOT, module);
-    if (code == QUERN_ENOKERNEL)
-        code = choose_from(s, QUERN_BACKEND_JIT, module);
+    for (int i = 0; i < tries && code == QUERN_ENOKERNEL; i++)
+        code = choose_from(s, backends[i], module);
     return code;
 }
 

@@ -268,15 +268,14 @@ static int list_for(struct qn_session *s, int backend, struct qn_choice **list,
 /* The same order in which qn_plan tries the backends. */
 static int choose(struct qn_session *s, struct qn_choice **list, int *count)
 {
-    int code;
+    int backends[2], code;
+    const int tries = qn_select_backends(s->ctx, s->demand.backend, backends);
 
-    if (s->demand.backend != QUERN_BACKEND_AUTO)
-        return list_for(s, s->demand.backend, list, count);
-    code = list_for(s, QUERN_BACKEND_AOT, list, count);
-    if (code || (*count && (*list)[0].fits))
+    code = list_for(s, backends[0], list, count);
+    if (code || tries == 1 || (*count && (*list)[0].fits))
         return code;
     free(*list);
-    return list_for(s, QUERN_BACKEND_JIT, list, count);
+    return list_for(s, backends[1], list, count);
 }
 
 /* The plan without its code; NULL if no kernel serves the problem. */

@@ -143,13 +143,15 @@ static int list_ops(const struct qn_session *s, const struct qn_quantization *q,
 static int no_kernel(const struct qn_session *s,
                      const struct qn_quantization *q, int op)
 {
+    const struct qn_kernel_list list =
+        qn_context_kernels(s->ctx, op, q->recipe);
     char text[512];
     int code;
 
     qn_quantize_print(q, text, sizeof text);
     code = qn_error_set(QUERN_ENOKERNEL, "no kernel serves: %s", text);
-    for (int i = 0; i < s->ctx->nkernels; i++) {
-        const struct qn_kernel *kernel = s->ctx->kernels[i].kernel;
+    for (int i = 0; i < list.count; i++) {
+        const struct qn_kernel *kernel = s->ctx->kernels[list.at[i]].kernel;
 
         if (serves(q, op, kernel))
             qn_error_add(
@@ -290,16 +292,13 @@ int qn_quantize_steps(struct qn_session *s, const struct qn_quantization *q,
     return code;
 }
 
-/* AUTO with a GPU: linked kernels, else those that can be compiled. */
 static int load_all(struct qn_quantize_plan *plan, struct qn_session *s)
 {
-    int code;
+    int backends[2], code = QUERN_ENOKERNEL;
+    const int tries = qn_select_backends(s->ctx, s->demand.backend, backends);
 
-    if (s->demand.backend != QUERN_BACKEND_AUTO)
-        return load_steps(plan, s, s->demand.backend);
-    code = load_steps(plan, s, QUERN_BACKEND_AOT);
-    if (code == QUERN_ENOKERNEL)
-        code = load_steps(plan, s, QUERN_BACKEND_JIT);
+    for (int i = 0; i < tries && code == QUERN_ENOKERNEL; i++)
+        code = load_steps(plan, s, backends[i]);
     return code;
 }
 
@@ -461,18 +460,20 @@ static void explain_op(const struct qn_session *s,
                        const struct qn_quantization *q, int op, int backend,
                        struct qn_text *text)
 {
+    const struct qn_kernel_list list =
+        qn_context_kernels(s->ctx, op, q->recipe);
     const struct qn_candidate *best = find(s, q, op, backend);
 
-    for (int i = 0; i < s->ctx->nkernels; i++) {
-        const struct qn_kernel *kernel = s->ctx->kernels[i].kernel;
+    for (int i = 0; i < list.count; i++) {
+        const struct qn_candidate *candidate = &s->ctx->kernels[list.at[i]];
+        const struct qn_kernel *kernel = candidate->kernel;
         const char *why;
 
         if (!serves(q, op, kernel))
             continue;
         why = misfit(kernel, q, backend, s->demand.device);
-        qn_text_add(text, "%s %s%s%s\n",
-                    best == &s->ctx->kernels[i] ? ">" : " ", kernel->name,
-                    why ? "\n    " : "", why ? why : "");
+        qn_text_add(text, "%s %s%s%s\n", best == candidate ? ">" : " ",
+                    kernel->name, why ? "\n    " : "", why ? why : "");
     }
 }
 

@@ -88,15 +88,13 @@ int qn_route_plan_inner(struct qn_session *s, const struct qn_route *route,
     return code;
 }
 
-/* AUTO with a GPU: linked kernels, else those that can be compiled. */
 int qn_route_plan_session(struct qn_session *s, const struct qn_route *route,
                           struct qn_route_plan **plan)
 {
-    const int backend = s->demand.backend;
+    int backends[2];
 
-    return qn_route_plan_inner(
-        s, route, backend == QUERN_BACKEND_AUTO ? QUERN_BACKEND_AOT : backend,
-        plan);
+    qn_select_backends(s->ctx, s->demand.backend, backends);
+    return qn_route_plan_inner(s, route, backends[0], plan);
 }
 
 static int make(struct qn_session *s, const void *route, void *plan)
