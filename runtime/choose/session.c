@@ -246,9 +246,10 @@ static int load_ahead(const struct qn_session *s,
     outline.outline = 1;
     outline.ahead = &ahead;
     code = kind->make(&outline, line, plan);
-    if (code)
+    if (code == QUERN_ENOMEM)
         return code;
-    kind->drop(plan);
+    if (!code)
+        kind->drop(plan);
     qn_ahead_load(&ahead, s->ctx, s->driver, s->scope.context);
     return QUERN_OK;
 }

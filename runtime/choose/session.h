@@ -82,8 +82,8 @@ int qn_session_why(struct quern_context *ctx, const struct qn_problem *problem,
                                   struct qn_text *text),
                    const void *line, char **text);
 
-/* QUERN_EINVAL: the options name cublaslt, which only multiplies; `does` says
-   what else is asked for. */
+/* QUERN_EINVAL: the options name cublaslt, which only multiplies; `does` is
+   the verb of the call. */
 int qn_session_no_cublaslt(const struct qn_plan_options *options,
                            const char *does);
 

@@ -2,6 +2,8 @@
 /* ahead.c: kernels of a plan, compiled side by side before it is made. */
 #include "code/ahead.h"
 #include "base/context.h"
+#include "code/cache.h"
+#include "code/jit.h"
 #include "code/module.h"
 #include "device/driver.h"
 #include "device/host.h"
@@ -26,9 +28,11 @@ struct crew {
     struct quern_context *ctx;
     struct qn_driver *driver;
     struct cu_context *context;
+    double wait_end; /* for locks of the cache, as the caller waits */
     atomic_int next;
 };
 
+/* Until an error: the plan will have it, and make do without the others. */
 static void *work(void *user)
 {
     struct crew *crew = user;
@@ -36,9 +40,16 @@ static void *work(void *user)
     struct qn_module *module;
     int i, code = qn_driver_enter(crew->driver, crew->context, &scope);
 
-    while (!code && (i = atomic_fetch_add(&crew->next, 1)) < crew->ahead->count)
-        qn_module_get(crew->ctx, crew->ahead->at[i], QUERN_BACKEND_JIT,
-                      &module);
+    qn_cache_wait_until(crew->wait_end);
+    while (!code &&
+           (i = atomic_fetch_add(&crew->next, 1)) < crew->ahead->count) {
+        code = qn_module_get(crew->ctx, crew->ahead->at[i], QUERN_BACKEND_JIT,
+                             &module);
+        if (code == QN_REJECTED)
+            code = QUERN_OK;
+    }
+    if (code)
+        atomic_store(&crew->next, crew->ahead->count);
     qn_driver_leave(crew->driver, &scope);
     return NULL;
 }
@@ -46,7 +57,7 @@ static void *work(void *user)
 void qn_ahead_load(const struct qn_ahead *ahead, struct quern_context *ctx,
                    struct qn_driver *driver, struct cu_context *context)
 {
-    struct crew crew = {ahead, ctx, driver, context, 0};
+    struct crew crew = {ahead, ctx, driver, context, qn_cache_wait_end(), 0};
     const int cores = qn_host_cores();
     pthread_t threads[MOST_THREADS];
     int started = 0;

@@ -277,6 +277,11 @@ void qn_cache_wait_until(double end)
     wait_end = end;
 }
 
+double qn_cache_wait_end(void)
+{
+    return wait_end;
+}
+
 /* Is this thread's own time up? */
 static int is_late(void)
 {

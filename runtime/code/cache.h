@@ -103,6 +103,7 @@ void qn_cache_unlock(int lock);
 /* How long this thread waits for locks: until `end` of CLOCK_MONOTONIC, in
    seconds; 0: as long as others do. */
 void qn_cache_wait_until(double end);
+double qn_cache_wait_end(void);
 
 /* The path of a folder for work in progress, from which abandoned files are
    removed after an hour; 0 without a writable folder. */
