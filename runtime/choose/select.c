@@ -14,6 +14,7 @@
 #include "choose/model.h"
 #include "choose/tensormap.h"
 #include "device/driver.h"
+#include "problem/epilogue_rules.h"
 #include "problem/fuse_rules.h"
 #include "problem/geometry.h"
 #include "problem/problem.h"
@@ -399,7 +400,11 @@ int qn_select_none(struct quern_context *ctx, const struct qn_demand *demand,
     for (int i = 0; i < count; i++)
         qn_error_add("  %s: %s", list[i].candidate->kernel->name,
                      list[i].reason);
-    if (count == 0)
+    if (demand->recipe && qn_epilogue_lacks_sums(p, demand->recipe))
+        qn_error_add("  a bias, an activation or adapters in a launch of their "
+                     "own follow fp32 sums: recipe %s must write f32",
+                     p->recipe);
+    else if (count == 0)
         add_variants(ctx, p);
     else if (demand->backend != QUERN_BACKEND_HOST && host_alone(list, count))
         qn_error_add("  only the host has %s of %s; docs/recipes.md lists the "

@@ -17,22 +17,27 @@
 
 #include <string.h>
 
-/* Values that are bf16, and nothing else about them. */
-static int is_plain(const struct qn_recipe *r)
+/* Values of one type, and nothing else about them. */
+static int is_plain(const struct qn_recipe *r, int type)
 {
-    return !r->scaled && r->x == QUERN_BF16 && r->w == QUERN_BF16 &&
-           r->dy == QUERN_BF16;
+    return !r->scaled && r->x == type && r->w == type && r->dy == type;
 }
 
-const struct qn_recipe *qn_dequantize_plain(const struct quern_context *ctx)
+const struct qn_recipe *qn_dequantize_plain_of(const struct quern_context *ctx,
+                                               int type)
 {
     const struct quern_registry *const all[] = {ctx->base, ctx->linked};
 
     for (int i = 0; i < 2; i++)
         for (int r = 0; all[i] && r < all[i]->nrecipes; r++)
-            if (is_plain(&all[i]->recipes[r]))
+            if (is_plain(&all[i]->recipes[r], type))
                 return &all[i]->recipes[r];
     return NULL;
+}
+
+const struct qn_recipe *qn_dequantize_plain(const struct quern_context *ctx)
+{
+    return qn_dequantize_plain_of(ctx, QUERN_BF16);
 }
 
 /* Why one operand cannot be dequantized; NULL: it can. */

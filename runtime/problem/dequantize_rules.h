@@ -43,6 +43,10 @@ struct qn_dequantize_cost {
    none is known. */
 const struct qn_recipe *qn_dequantize_plain(const struct quern_context *ctx);
 
+/* The same of values of another type. */
+const struct qn_recipe *qn_dequantize_plain_of(const struct quern_context *ctx,
+                                               int type);
+
 /* Why the problem cannot use that strategy (enum quern_dequantize from PASS
    on); NULL: it can. */
 const char *qn_dequantize_wrong(struct quern_context *ctx,

@@ -18,6 +18,12 @@ static int writes_f32(const struct qn_recipe *recipe)
     return recipe->d_types >> QUERN_F32 & 1;
 }
 
+int qn_epilogue_lacks_sums(const struct qn_problem *p,
+                           const struct qn_recipe *recipe)
+{
+    return qn_epilogue_has(p) && !p->copies && !writes_f32(recipe);
+}
+
 void qn_epilogue_product(const struct qn_problem *p,
                          const struct qn_recipe *recipe,
                          struct qn_problem *product)

@@ -19,6 +19,11 @@ struct quern_context;
 /* Has the problem a bias, an activation or adapters? */
 int qn_epilogue_has(const struct qn_problem *problem);
 
+/* Has it, and no fp32 sums that a launch of its own could follow? Kernels may
+   fuse it all the same. */
+int qn_epilogue_lacks_sums(const struct qn_problem *problem,
+                           const struct qn_recipe *recipe);
+
 /* May its product leave sums in fp32? */
 int qn_epilogue_has_sums(struct quern_context *ctx,
                          const struct qn_problem *problem,

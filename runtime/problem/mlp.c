@@ -246,7 +246,7 @@ static const struct qn_recipe *multiplying(const struct quern_context *ctx,
                                            const struct qn_recipe *recipe,
                                            int product)
 {
-    const struct qn_recipe *plain = qn_dequantize_plain(ctx);
+    const struct qn_recipe *plain = qn_dequantize_plain_of(ctx, recipe->x);
 
     return products[product].op == QUERN_WGRAD && qn_mlp_packed(recipe) && plain
                ? plain

@@ -64,8 +64,9 @@ static int check_copies(const struct qn_problem *p,
         return qn_error_set(QUERN_EINVAL,
                             "wgrad: recipe %s keeps w as it was packed (copies "
                             "= \"rowwise\"), which is not trained; a gradient "
-                            "of its values is wgrad bf16",
-                            recipe->name);
+                            "of its values is wgrad %s",
+                            recipe->name,
+                            recipe->x == QUERN_F16 ? "fp16" : "bf16");
     if (!qn_scale_any(p, recipe))
         return QUERN_OK;
     qn_problem_defaults(&usual, recipe);

@@ -101,6 +101,8 @@ kernels "sm80_few_m" {
     (function (v) return v.stages < 2 end),
   reject "tokens must be bf16 without scales, and weights codes with them"
     (function (v) return v.a.scale ~= false or v.a.type ~= "bf16" or not v.b.scale end),
+  reject "e2m1 next to fp32 scales has no conversion to bf16 here"
+    (function (v) return v.b.type == "e2m1" and v.b.scale.type == "f32" end),
   reject "scales must be factors of values, not of sums"
     (function (v) return not v.b.scale.of_values end),
   reject "scales are of blocks, row by row, of 16 k at least"

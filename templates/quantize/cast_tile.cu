@@ -185,6 +185,7 @@ FN void cast_transformed(struct shared *shared, const struct coord *p, const str
 }
 
 //$ elseif scale.hadamard then
+//$ local random = scale.stochastic and ", const struct copy *column, long long at" or ""
 /* The columnwise tensor of values that are transformed first. */
 FN void cast_transformed(const struct coord *p, packed *tile,
                     const struct factors *f$(random))

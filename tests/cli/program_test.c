@@ -88,6 +88,12 @@ static const struct {
      "did you mean 'host'?"},
     {"run fprop bf16 g=3 m=50 n=40 k=64 --seed=-1", 2, "--seed"},
     {"run fprop bf16 g=3 m=50 n=40 k=64 --backend host --check", 0, "passed"},
+    {"run mlp test_i4_f16 g=2 m=16 hidden=32 ffn=16 --backend host --check "
+     "--specs tests/host/specs",
+     0, "passed"},
+    {"run fprop test_rows6 g=2 m=9 n=8 k=64 bias=1 --backend ptx "
+     "--specs tests/host/specs",
+     2, "follow fp32 sums: recipe test_rows6 must write f32"},
     {"run fprop bf16 g=3 m=50 n=40 k=64 d=f32 split=30,0,7 --backend host "
      "--check",
      0, "passed"},

@@ -22,6 +22,11 @@ def _find_scaling(recipe):
     return scaling._replace(type=DTYPES.get(scaling.type))
 
 
+def recipe_of(dtype):
+    """The recipe that multiplies values of a type directly."""
+    return "fp16" if dtype == torch.float16 else "bf16"
+
+
 @torch.compiler.assume_constant_result
 def read_by(line, phase):
     """The names of the operands that a phase of an MLP reads."""

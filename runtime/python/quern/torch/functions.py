@@ -8,7 +8,7 @@ import torch
 
 from quern.torch import _checks, _compile
 from quern.torch._ops import DTYPES, WORDS, ops
-from quern.torch._recipes import Scaling, scaling_of
+from quern.torch._recipes import Scaling, recipe_of, scaling_of
 from quern.torch.quantized import NONE, Quantized, State, cast
 
 
@@ -97,7 +97,8 @@ def product(line, g, m, n, k, a, b, lengths, ends, out=None, bias=None, prob=Non
 
 def _wgrad(ctx, o, numbers, dy, x, lengths, ends, main_grad):
     """The gradient of w; None if main_grad or a queue takes it."""
-    recipe = "bf16" if o.scaling.is_packed else o.recipe  # of values that w stands for
+    # packed weights: of the values that w stands for
+    recipe = recipe_of(o.scaling.type) if o.scaling.is_packed else o.recipe
     line = f"wgrad {recipe} d={o.dw}{o.wgrad}"
     if ctx.queue is not None:
         d = main_grad

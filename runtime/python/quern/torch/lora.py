@@ -9,7 +9,7 @@ from quern import GATED
 from quern.torch import _checks, _compile
 from quern.torch import functions as f
 from quern.torch._ops import WORDS, ops
-from quern.torch._recipes import scaling_of
+from quern.torch._recipes import recipe_of, scaling_of
 from quern.torch.mlp import check_operands
 from quern.torch.quantized import Quantized
 
@@ -39,7 +39,7 @@ class _AdaptedMM(torch.autograd.Function):
         o, dx, dt = ctx.options, None, None
         dy = _checks.aligned(dy.to(o.scaling.type), False)
         m, g, rank = dy.shape[0], a.shape[0], a.shape[1]
-        recipe = "bf16" if o.scaling.is_packed else o.recipe
+        recipe = recipe_of(o.scaling.type) if o.scaling.is_packed else o.recipe
 
         def wgrad(rows, columns, left, right):
             return f.product(f"wgrad {recipe} d={WORDS[a.dtype]}", g, rows, columns, m,
@@ -166,7 +166,7 @@ class _Activate(torch.autograd.Function):
 
 
 def _cast_line(of, pre, prob, words):
-    recipe = "fp16" if pre.dtype == torch.float16 else "bf16"
+    recipe = recipe_of(pre.dtype)
     return (f"quantize {recipe} of={of} in={WORDS[pre.dtype]} copies=rowwise {words}"
             f"{'' if prob is None else ' prob=1'}")
 

@@ -49,6 +49,48 @@ recipe "test_turned_row" {
   d       = { f32, bf16 },
 }
 
+recipe "test_turned_random" {
+  element = { x = e4m3, w = e4m3, dy = e4m3 },
+  scale   = { x = blocked { type = f32, per = "row", rule = any, hadamard = signs,
+                            rounding = "stochastic" },
+              w = blocked { type = f32, per = "row", rule = any },
+              dy = blocked { type = f32, per = "group", rule = any, hadamard = signs,
+                             rounding = "stochastic" } },
+  d       = { bf16 },
+}
+
+-- Codes of four bits next to any number, which no kernel for few tokens converts.
+
+recipe "test_e2m1_wide" {
+  element = { x = bf16, w = e2m1, dy = bf16 },
+  scale   = { x = "none", dy = "none",
+              w = blocked { type = f32, per = { k = 32 }, copies = "both", rule = any } },
+  d       = { f32, bf16 },
+}
+
+-- Rows of six bits, whose sums no recipe of values has, and no fp32.
+
+recipe "test_rows6" {
+  element = { x = e2m3, w = e2m3 },
+  scale   = { x = blocked { type = f32, per = "row", rule = any },
+              w = blocked { type = f32, per = "row", rule = any } },
+  d       = { bf16 },
+}
+
+-- Packed weights next to f16.
+
+local function half (amax)
+  local b = to_f16(min(amax * (1 / 7), f16.max))
+  return b, min(1 / from_f16(b), f32.max)
+end
+
+recipe "test_i4_f16" {
+  element = { x = f16, w = i4, dy = f16 },
+  scale   = { x = "none", dy = "none",
+              w = blocked { type = f16, per = { k = 32 }, copies = "rowwise", rule = half } },
+  d       = { f16, f32 },
+}
+
 recipe "test_turned_any" {
   element = { x = e2m1, w = e2m1, dy = e2m1 },
   scale   = { x = blocked { type = f32, per = { k = 32 }, rule = any, hadamard = signs,
