@@ -160,7 +160,11 @@ def test_vmap_of_gradients(recipe):
     for i, case in enumerate(cases):
         for a, b in zip(found, one(case.x, cases[0].w, case.sizes, case.dy)):
             assert same(a[i], b)
-    assert _call.counts()["runs"] - before == 3 * runs
+    alone = (_call.counts()["runs"] - before - runs) // 2
+    if recipe == "bf16":
+        assert runs == alone
+    else:  # no quantized tensors of tokens are merged
+        assert alone < runs <= 2 * alone
 
 
 def test_vmap_of_vmap(case):

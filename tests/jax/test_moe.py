@@ -176,22 +176,27 @@ def test_vmap_is_one_launch():
                                             prob="y"), x, probs, residual, w1, w2)
         return (y, *back(dy))
 
-    one = jax.jit(layer)
-    alone = lambda i: one(*(given[i][n] for n in ("x", "probs", "residual")), indices[i], w1, w2)
-    expected = jax.block_until_ready([alone(i) for i in range(2)])
-    before = _call.counts()["runs"]
-    jax.block_until_ready(alone(0))
-    runs = _call.counts()["runs"] - before
-    assert runs == 2  # all of the layer, forward and backward
-    stacked = [jnp.stack([g[name] for g in given]) for name in ("x", "probs", "residual")]
-    batched = jax.jit(jax.vmap(layer, (0, 0, 0, 0, None, None)))
-    jax.block_until_ready(batched(*stacked, indices, w1, w2))
-    before = _call.counts()["runs"]
-    found = jax.block_until_ready(batched(*stacked, indices, w1, w2))
-    assert _call.counts()["runs"] - before == runs
-    for i in range(2):
-        for a, b in zip(found, expected[i]):
-            assert same(a[i], b)
+    def forward(x, probs, residual, indices, w1, w2):
+        return (qj.moe(x, indices, probs, w1, w2, residual=residual, prob="y"),)
+
+    # all of the layer is a run, forward and backward; nothing that is kept is merged
+    for function, runs, many in ((forward, 1, 1), (layer, 2, 4)):
+        one = jax.jit(function)
+        alone = lambda i: one(*(given[i][n] for n in ("x", "probs", "residual")), indices[i], w1,
+                              w2)
+        expected = jax.block_until_ready([alone(i) for i in range(2)])
+        before = _call.counts()["runs"]
+        jax.block_until_ready(alone(0))
+        assert _call.counts()["runs"] - before == runs
+        stacked = [jnp.stack([g[name] for g in given]) for name in ("x", "probs", "residual")]
+        batched = jax.jit(jax.vmap(function, (0, 0, 0, 0, None, None)))
+        jax.block_until_ready(batched(*stacked, indices, w1, w2))
+        before = _call.counts()["runs"]
+        found = jax.block_until_ready(batched(*stacked, indices, w1, w2))
+        assert _call.counts()["runs"] - before == many
+        for i in range(2):
+            for a, b in zip(found, expected[i]):
+                assert same(a[i], b)
 
 
 def test_vmap_over_windows_of_experts():

@@ -97,6 +97,25 @@ def test_vmap(case, recipe):
         assert same(a[1], b)
 
 
+@pytest.mark.parametrize("recipe", ["fp8_block", "mxfp8", "fp8_row"])
+@pytest.mark.parametrize("copies", ["rowwise", "columnwise"])
+def test_vmap_of_activations(case, recipe, copies):
+    x = jnp.nan_to_num(case.x)
+    both = jnp.stack([x, x * 3])
+
+    def there(x):
+        return qj.grouped_quantize(x, recipe, case.sizes, copies=copies)
+
+    def back(q):
+        return qj.dequantize(q, case.sizes, copies=copies)[:case.tokens]
+
+    wanted = [back(there(a)) for a in both]
+    many = jax.vmap(there)(both)
+    for i, found in enumerate(jax.vmap(lambda a: back(there(a)))(both)):
+        assert same(found, wanted[i])
+        assert same(back(jax.tree.map(lambda a: a[i], many)), wanted[i])
+
+
 @pytest.mark.parametrize("arguments, error, sentence", [
     (dict(recipe="fp8_blok"), Exception, "did you mean 'fp8_block'"),
     (dict(recipe="bf16"), ValueError, "recipe bf16 does not scale x"),

@@ -43,6 +43,29 @@ def test_programs_free_their_plans(case):
     assert _call.counts()["live"] <= before
 
 
+@pytest.mark.parametrize("recipe", ["bf16", "mxfp8"])
+@pytest.mark.parametrize("kind", ["dot", "mlp", "moe"])
+def test_vmap_of_vjp(case, recipe, kind):
+    key = jax.random.key(5)
+    x = jnp.nan_to_num(case.x)
+    w1 = jax.random.normal(key, (4, case.k, 128), jnp.bfloat16) / 8
+    w2 = jax.random.normal(key, (4, 64, case.k), jnp.bfloat16) / 8
+    index = jax.random.randint(key, (len(x), 2), 0, 4)
+    prob = jax.random.uniform(key, (len(x), 2))
+    f = {"dot": lambda x: qj.ragged_dot(x, w1, case.sizes, recipe=recipe),
+         "mlp": lambda x: qj.grouped_mlp(x, w1, w2, case.sizes, recipe=recipe),
+         "moe": lambda x: qj.moe(x, index, prob, w1, w2, recipe=recipe)}[kind]
+    y, back = jax.vjp(f, x)
+    dys = jax.random.normal(key, (3, *y.shape), y.dtype)
+    for found, dy in zip(jax.vmap(back)(dys)[0], dys):
+        assert same(found[:case.tokens], back(dy)[0][:case.tokens])
+    xs = jnp.stack([x, x * 2, x / 2])
+    many = jax.vmap(lambda x: jax.vjp(f, x)[1])(xs)
+    for i in range(3):
+        wanted = jax.vjp(f, xs[i])[1](dys[i])[0][:case.tokens]
+        assert same(jax.tree.map(lambda a: a[i], many)(dys[i])[0][:case.tokens], wanted)
+
+
 @pytest.mark.parametrize("recipe", ["bf16", "fp8_block"])
 def test_scan_and_remat(case, recipe):
     dot = functools.partial(qj.ragged_dot, recipe=recipe)

@@ -35,53 +35,63 @@ def local_of_batch(index, window):
 
 
 def batched(run, sizes, kinds, results, window=None):
-    """A function of arrays, with vmap's rule: run(batch, {name: sizes}, *arrays), a tuple.
+    """A function of arrays, with vmap's rule: run({name: sizes}, *arrays), a tuple.
 
         sizes    names of the first arrays: lengths [g], starts [g + 1], or both
-        kinds    of the others: "rows" [m, ..], "columns" [.., m], "groups" [g, ..], "flat" [bytes],
-                 "index" [m, topk], "state", which is not merged
+        kinds    of the others: "rows" [m, ..], "columns" [.., m], "groups" [g, ..], "flat" [bytes]
+                 of weights and seeds, "index" [m, topk]; and, which are not merged, "bytes", whose
+                 layout depends on rows, and "state"
         results  the kinds of run's results
-        window   of lines that take tokens, which have no sizes: run(batch, window, *arrays)
+        window   of lines that take tokens, which have no sizes: run(window, *arrays)
 
     A batch is merged into one run of more rows and groups, with gaps between these where rows are
-    outside of all groups; `batch` says how many were merged, so that bytes are divisible by it.
-    Each batch by itself, if the groups are more than a line may have, or if there is a state.
+    outside of all groups. Each batch by itself, if the groups are more than a line may have, or if
+    an array or a result is not merged.
     """
-    return _merged(run, tuple(sizes), tuple(kinds), tuple(results), 1, window)
+    return _merged(run, tuple(sizes), tuple(kinds), tuple(results), window)
 
 
-def _merged(run, sizes, kinds, results, before, window):
+def _merged(run, sizes, kinds, results, window):
+    are_apart = not {"bytes", "state"}.isdisjoint(kinds + results)
+
     @jax.custom_batching.custom_vmap
     def function(*arrays):
-        return run(before, window or dict(zip(sizes, arrays)), *arrays[len(sizes):])
+        return run(window or dict(zip(sizes, arrays)), *arrays[len(sizes):])
 
     @function.def_vmap
     def rule(batch, is_batched, *arrays):
-        has_state = "state" in kinds
-        if has_state and not all(b for b, kind in zip(is_batched[len(sizes):], kinds)
-                                 if kind == "state"):
+        if not all(b for b, kind in zip(is_batched[len(sizes):], kinds) if kind == "state"):
             raise NotImplementedError("vmap: delayed scaling needs a state for each call of the "
                                       "batch, since its gradient would be a sum over the batch")
+        alone = arrays
         arrays = [a if b else jnp.broadcast_to(a, (batch, *a.shape))
                   for a, b in zip(arrays, is_batched)]
         given, rest = dict(zip(sizes, arrays)), arrays[len(sizes):]
         groups = window.groups if window else arrays[0].shape[1] - ("starts" in sizes[:1])
         pairs = max((a.size // max(batch, 1) for a, kind in zip(rest, kinds) if kind == "index"), default=0)
-        if has_state or batch * groups > MAX_GROUPS or batch * pairs > MAX_PAIRS or \
+        if are_apart or batch * groups > MAX_GROUPS or batch * pairs > MAX_PAIRS or \
                 0 in (batch, groups):
-            made = lax.map(lambda one: function(*one), tuple(arrays))
-            return made, (True,) * len(results)
+            return _each(function, alone, is_batched), (True,) * len(results)
         rows = [a.shape[-1 if kind == "columns" else 1] for a, kind in zip(rest, kinds)
                 if kind in ("rows", "columns")]
         merged = _merge(given, rows[0]) if sizes else {}
         rest = [local_of_batch(a, window) if kind == "index" else a for a, kind in zip(rest, kinds)]
         wide = window and Window(batch * groups, 0, batch * groups)
-        made = _merged(run, tuple(merged), kinds, results, before * batch, wide)(
+        made = _merged(run, tuple(merged), kinds, results, wide)(
             *merged.values(), *map(_join, rest, kinds))
         return tuple(_split(batch, m, kind) for m, kind in zip(made, results)), \
             (True,) * len(results)
 
     return function
+
+
+def _each(function, arrays, is_batched):
+    """Those of each batch, one after the other; arrays that have no batch are not copied."""
+    def one(slices):
+        slices = iter(slices)
+        return function(*[next(slices) if b else a for a, b in zip(arrays, is_batched)])
+
+    return lax.map(one, [a for a, b in zip(arrays, is_batched) if b])
 
 
 def _join(array, kind):

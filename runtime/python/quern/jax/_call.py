@@ -93,27 +93,27 @@ def vary_alike(arrays):
 # ------------------------------------------------------------------------------------- the call
 
 
-def struct_of(operand, rows, room=None):
-    """Narrow types are bytes, `room` of them if it is given."""
-    if room is None and operand.type in DTYPES and operand.shape:
+def struct_of(operand, rows, is_flat=False):
+    """Narrow types are bytes, and all that are flat."""
+    if not is_flat and operand.type in DTYPES and operand.shape:
         return jax.ShapeDtypeStruct([e.at(rows) for e in operand.shape], DTYPES[operand.type])
-    return jax.ShapeDtypeStruct([room or operand.bytes.at(rows)], np.uint8)
+    return jax.ShapeDtypeStruct([operand.bytes.at(rows)], np.uint8)
 
 
-def call(line, rows, operands, results, phase=0, room=None, limits=()):
+def call(line, rows, operands, results, phase=0, limits=(), flat=()):
     """Run a line on operands {name: array}; {name: array} of the results that are named.
 
         rows     of the line's ragged axis
-        room     {name: bytes} of results that are bytes
         limits   of clamped_swiglu: limit, slope and shift
+        flat     results that are bytes, whatever their type
 
     An operand that is a result too is written in place, if XLA may.
     """
-    table, room = quern.describe(line), room or {}
+    table = quern.describe(line)
     operands = {name: operands[name] for name in table if operands.get(name) is not None}
     axes = axes_of(*operands.values())
     results = [name for name in table if name in results or name == "workspace"]
-    made = [struct_of(table[name], rows, room.get(name)) for name in results]
+    made = [struct_of(table[name], rows, name in flat) for name in results]
     names = list(operands)
     arrays = jax.ffi.ffi_call(
         TARGET, made, vmap_method="sequential",

@@ -74,7 +74,7 @@ def _product(spec, op, sizes):
         words += f" layout={'nn' if is_fprop else 'tn'}"
     words += spec.outside + "".join(f" {name}=1" for name in more)
 
-    def run(batch, sizes, *arrays):
+    def run(sizes, *arrays):
         given, m = dict(sizes, **dict(zip(names, arrays))), arrays[0].shape[0]
         if is_kn and not is_values:  # packed weights are in the order nk
             given |= {name: jnp.swapaxes(given[name], 1, 2) for name in pair}
@@ -180,7 +180,7 @@ def _cast(spec, of, sizes, has_prob):
     names = ["input"] + ["pre"] * (of == "dy") + ["prob"] * has_prob
     results = ["rowwise"] + ["dprob"] * (has_prob and of == "dy")
 
-    def run(batch, sizes, *arrays):
+    def run(sizes, *arrays):
         given, (m, wide) = dict(sizes, **dict(zip(names, arrays))), arrays[-1 - has_prob].shape
         line = f"quantize {recipe_of(arrays[0].dtype)} of={of} " \
             f"in={products.word_of(arrays[0])} copies=rowwise {spec.words}" \

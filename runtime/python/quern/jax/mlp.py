@@ -21,7 +21,7 @@ from quern.jax.scaling import ScalingState, check_state, put, vary_with
 
 FORWARD, BACKWARD = 0, 1
 _KINDS = {name: "rows" for name in ("x", "dy", "prob")} | \
-    {name: "state" for name in ("scale", "history")} | {"c": "rows", "index": "index"} | \
+    {name: "state" for name in ("scale", "history")} | {"c": "rows", "index": "index", "saved": "bytes"} | \
     {name: "groups" for name in ("w1", "w2", "b1", "b2")}
 
 
@@ -54,10 +54,14 @@ class Spec(typing.NamedTuple):
         return "moe" if self.window else "grouped_mlp"
 
 
-def _line(spec, sizes, rows, more=""):
+def _line(spec, sizes, rows, is_kept=True):
+    """The line; without the backward pass unless that follows."""
+    words = spec.line
+    if not is_kept and spec.scaling.dy:
+        words = words.replace(" recompute=1", "") + " grad=0"
     if spec.window:
-        more += f" first={sizes.first} experts={sizes.total}"
-    return f"{spec.line}{more} g={_groups(spec, sizes)} m={rows} hidden={spec.hidden} " \
+        words += f" first={sizes.first} experts={sizes.total}"
+    return f"{words} g={_groups(spec, sizes)} m={rows} hidden={spec.hidden} " \
         f"ffn={spec.ffn}"
 
 
@@ -104,7 +108,7 @@ def _forward(spec, sizes, names, is_kept):
     has_history = is_kept and spec.scaling.slots > 0
     kept = _kept_weights(spec, names) if is_kept else []
 
-    def run(batch, sizes, *arrays):
+    def run(sizes, *arrays):
         given, rows = dict(zip(names, arrays)), arrays[0].shape[0]
         own = {}
         if "random" in given:
@@ -123,25 +127,17 @@ def _forward(spec, sizes, names, is_kept):
                 given |= _of_copies(made, name, spec.layout, spec.scaling.w)
             elif name in given:
                 given[name] = _as_read(given[name], spec.layout)
-        line = _line(spec, sizes, rows, "" if is_kept or not spec.scaling.dy else " grad=0")
+        line = _line(spec, sizes, rows, is_kept)
         reads = read_by(spec.line, FORWARD)
         operands = _operands(spec, sizes, given, reads)
-        one = quern.describe(
-            f"{spec.line} g={_groups(spec, sizes) // batch} m={rows // batch + 128} "
-            f"hidden={spec.hidden} ffn={spec.ffn}")
-        room = {}
-        if is_kept:
-            whole = quern.describe(line)["saved"].bytes.at(rows)
-            room["saved"] = batch * max(one["saved"].bytes.at(rows // batch + 128),
-                                        -(-whole // batch))
         results = ["y"] + ["saved"] * is_kept
         history = ["history"] * has_history
-        made = call(line, rows, operands, results + history, FORWARD, room, spec.limits)
+        made = call(line, rows, operands, results + history, FORWARD, spec.limits)
         return tuple([made[name] for name in results] + [given[name] for name in kept] +
                      [made[name] for name in history])
 
     return batched(run, sizes, [_KINDS.get(name, "flat") for name in names],
-                   ["rows"] + ["flat"] * (is_kept + len(kept)) + ["state"] * has_history,
+                   ["rows"] + ["bytes"] * is_kept + ["flat"] * len(kept) + ["state"] * has_history,
                    spec.window)
 
 
@@ -157,7 +153,7 @@ def _backward(spec, sizes, names):
     """dx, dprob, db1, db2, dw1, dw2 and history, of those that there are."""
     results = _results(spec, names)
 
-    def run(batch, sizes, *arrays):
+    def run(sizes, *arrays):
         given, rows = dict(zip(names, arrays)), arrays[0].shape[0]
         if "random" in given:
             given["random"] = given["random"][:24]
@@ -169,8 +165,7 @@ def _backward(spec, sizes, names):
         operands = _operands(spec, sizes, given, reads)
         left = [o.name for o in quern.describe(line).values()
                 if o.name in ("saved", "pending") and o.written >> BACKWARD & 1]
-        made = call(line, rows, operands, (*results, *left), BACKWARD,
-                    {"saved": given["saved"].shape[0]}, spec.limits)
+        made = call(line, rows, operands, (*results, *left), BACKWARD, spec.limits)
         if spec.is_zero and "dprob" in made:
             made["dprob"] = products.zero_outside(made["dprob"], sizes)
         for name in ("dw1", "dw2"):
@@ -318,7 +313,7 @@ def mlp(x, w1, w2, group_sizes, route, *, activation="swiglu", prob=None, b1=Non
     where = int(prob is not None) if route is None else route.prob
     line += "".join(f" {key}={value}" for key, value in (
         ("interleave", interleave), ("prob", where), ("bias", int(b1 is not None)),
-        ("recompute", int(recompute)), ("outside", outside)) if value)
+        ("recompute", int(recompute and scaling.dy > 0)), ("outside", outside)) if value)
     line += "" if scaling.dy else " grad=0"
     more, sizes = {}, {}
     if route is None:

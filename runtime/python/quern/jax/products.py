@@ -14,7 +14,7 @@ from jax.ad_checkpoint import checkpoint_name
 import quern
 from quern.jax._batch import batched
 from quern.jax._call import DTYPES, WORDS, axes_of, call, vary
-from quern.jax._recipes import Scaling, check_gradients
+from quern.jax._recipes import Scaling, check_gradients, recipe_of
 from quern.jax.scaling import ScalingState, put
 
 RESIDUALS = ("quern_x", "quern_w")  # names of residuals, for policies of jax.checkpoint
@@ -100,7 +100,7 @@ def _product(p, sizes, has_bias):
     op = "wgrad" if ragged == "k" else "dgrad" if ragged == "m" and p.b.sum_axis else "fprop"
     layout = "nt"[p.b.sum_axis] + "tn"[p.a.sum_axis]
 
-    def run(batch, sizes, a, b, *bias):
+    def run(sizes, a, b, *bias):
         m, k = a.shape[-2:] if p.a.sum_axis else a.shape[:-3:-1]
         n = b.shape[-2:][1 - p.b.sum_axis]
         g = a.shape[0] if ragged == "none" else groups_of(sizes)
@@ -152,7 +152,7 @@ multiply.defvjp(lambda p, a, b, bias, sizes: (multiply(p, a, b, bias, sizes), (a
 
 @functools.lru_cache(maxsize=None)
 def _sum_rows(sizes, has_prob):
-    def run(batch, sizes, u, *prob):
+    def run(sizes, u, *prob):
         recipe = "fp16" if u.dtype == jnp.float16 else "bf16"
         line = f"quantize {recipe} of=dy in={word_of(u)} copies=rowwise dbias=1" \
             f"{' prob=1' * has_prob} g={groups_of(sizes)} m={u.shape[0]} k={u.shape[1]}"
@@ -209,26 +209,20 @@ def names_of(copies, count):
     return [copy + end for copy in wanted for end in ENDS[:count]]
 
 
-def quantize(values, of, spec, copies, sizes, batch=1, seed=None, dbias=False, state=None):
-    """{name: array} of the line's results, in flat bytes, of which those that depend on rows are
-    rounded up: a batch of such tensors has room for the tensor of the batch."""
+def quantize(values, of, spec, copies, sizes, seed=None, dbias=False, state=None):
+    """{name: array} of the line's results, in flat bytes."""
     count = getattr(spec.scaling, of)
     line = f"quantize {spec.recipe} of={of} in={word_of(values)} copies={copies}" \
         f"{' dbias=1' if dbias else ''}"
     g, rows = (values.shape[0], 0) if of == "w" else (groups_of(sizes), values.shape[0])
     whole = f"{line} g={g} m={values.shape[-2]} k={values.shape[-1]}"
-    names, table, room = names_of(copies, count), quern.describe(whole), {}
-    if of != "w":
-        one = quern.describe(f"{line} g={g // batch} m={rows // batch + 128} k={values.shape[-1]}")
-        room = {name: batch * one[name].bytes.at(rows // batch + 128) for name in names}
-    for name in names:
-        room[name] = max(room.get(name, 0), table[name].bytes.at(rows))
+    names = names_of(copies, count)
     wanted = names + ["dbias"] * dbias
     operands = dict(sizes if of != "w" else {}, input=values, random=seed)
-    if state is not None and "history" in table:
+    if state is not None and "history" in quern.describe(whole):
         wanted.append("history")
         operands |= state._asdict()
-    return call(whole, rows, operands, wanted, room=room)
+    return call(whole, rows, operands, wanted, flat=names)
 
 
 def _operand(name, arrays):
@@ -252,7 +246,7 @@ def _forward(spec, sizes, is_kept):
     keep_x = is_kept and scaling.x > 1 and spec.has_dw
     keep_w = is_kept and scaling.w > 1 and not spec.is_w_quantized
 
-    def run(batch, sizes, x, *more):
+    def run(sizes, x, *more):
         more, later, histories = list(more), [], {}
         state, history = _states(scaling, more)
         seeds = _seeds(more.pop()) if spec.is_seeded else (None,) * 3
@@ -260,7 +254,7 @@ def _forward(spec, sizes, is_kept):
         if scaling.x == 1:
             operands["a"] = x
         else:
-            made = quantize(x, "x", spec, "both" if keep_x else "rowwise", sizes, batch, seeds[0],
+            made = quantize(x, "x", spec, "both" if keep_x else "rowwise", sizes, seeds[0],
                             state=state[0])
             histories[0] = made.get("history")
             operands |= _operand("a", _pick(made, "rowwise", scaling.x))
@@ -283,8 +277,9 @@ def _forward(spec, sizes, is_kept):
 
     w = ["flat"] * scaling.w if spec.is_w_quantized else ["groups"]
     kinds = ["rows", *w] + ["groups"] * spec.has_bias + ["flat"] * spec.is_seeded
-    return batched(run, sizes, kinds + ["state"] * 2 * bool(scaling.slots), ["rows"] + ["flat"] * (
-        scaling.x * keep_x + scaling.w * keep_w) + ["state"] * has_history)
+    results = ["rows"] + ["bytes"] * scaling.x * keep_x + ["flat"] * scaling.w * keep_w
+    return batched(run, sizes, kinds + ["state"] * 2 * bool(scaling.slots),
+                   results + ["state"] * has_history)
 
 
 def _states(scaling, arrays):
@@ -301,13 +296,13 @@ def _backward(spec, sizes):
     the residuals."""
     scaling, need_w = spec.scaling, spec.has_dw
 
-    def run(batch, sizes, dy, *more):
+    def run(sizes, dy, *more):
         more, rows = list(more), dy.shape[0]
         state, history = _states(scaling, more)
         seed = _seeds(more.pop())[2] if spec.is_seeded else None
         made = {"rowwise": dy, "columnwise": dy}
         if scaling.dy > 1:
-            made = quantize(dy, "dy", spec, "both" if need_w else "rowwise", sizes, batch, seed,
+            made = quantize(dy, "dy", spec, "both" if need_w else "rowwise", sizes, seed,
                             spec.has_bias, state[2])
         is_fprop_w = scaling.is_packed or scaling.w == 1 and spec.layout == "nk"
         line = f"dgrad {spec.recipe} d={spec.dx}{spec.outside}" \
@@ -325,10 +320,11 @@ def _backward(spec, sizes):
             results.append(put(history, {2: made.get("history")}))
         return tuple(results)
 
-    def kind(count, plain):
-        return [plain] if count == 1 else ["flat"] * count
+    def kind(count, plain, quantized):
+        return [plain] if count == 1 else [quantized] * count
 
-    kinds = ["rows", *kind(scaling.w, "groups"), *(kind(scaling.x, "rows") if need_w else [])]
+    kinds = ["rows", *kind(scaling.w, "groups", "flat")]
+    kinds += kind(scaling.x, "rows", "bytes") if need_w else []
     state = ["state"] * bool(scaling.slots)
     return batched(run, sizes, kinds + ["flat"] * spec.is_seeded + 2 * state,
                    ["rows"] + ["groups"] * need_w + ["groups"] * spec.has_bias + state)
@@ -342,7 +338,8 @@ def _wgrad(spec, sizes, rows, x, dy, added=None):
     is_turned = spec.layout == "kn" and not is_swapped
     a, b, m, n = (x, dy, spec.k, spec.n) if is_swapped else (dy, x, spec.n, spec.k)
     beta = "" if added is None or is_turned else " beta=1"
-    recipe = "bf16" if spec.scaling.is_packed else spec.recipe  # of values that w stands for
+    # packed weights: of the values that w stands for
+    recipe = recipe_of(spec.scaling.type) if spec.scaling.is_packed else spec.recipe
     line = f"wgrad {recipe} d={spec.dw}{beta} {_numbers(sizes, m, n, rows)}"
     operands = dict(sizes, **_operand("a", a), **_operand("b", b), d=added if beta else None)
     dw = call(line, rows, operands, ("d",))["d"]
@@ -422,14 +419,14 @@ def _weights_gradient(spec, sizes, is_added):
     """From x, dy, the sum so far and seeds, if there are any."""
     scaling = spec.scaling
 
-    def run(batch, sizes, x, dy, *more):
+    def run(sizes, x, dy, *more):
         more = list(more)
         seeds = _seeds(more.pop()) if spec.is_seeded else (None,) * 3
         arrays = [[x], [dy]]
         for i, (of, values) in enumerate((("x", x), ("dy", dy))):
             count = getattr(scaling, of)
             if count > 1:
-                made = quantize(values, of, spec, "columnwise", sizes, batch, seeds[2 * i])
+                made = quantize(values, of, spec, "columnwise", sizes, seeds[2 * i])
                 arrays[i] = _pick(made, "columnwise", count)
         return (_wgrad(spec, sizes, x.shape[0], *arrays, *more),)
 

@@ -86,16 +86,17 @@ def _cast(c, sizes):
     names = products.names_of(c.copies, getattr(c.scaling, c.of))
     results = names + ["dbias"] * c.dbias + ["history"] * c.has_state
 
-    def run(batch, sizes, values, *more):
+    def run(sizes, values, *more):
         more = list(more)
         state = ScalingState(*more[-2:]) if c.has_state else None
         seed = more[0][:4] if c.is_seeded else None
-        made = products.quantize(values, c.of, c, c.copies, sizes, batch, seed, c.dbias, state)
+        made = products.quantize(values, c.of, c, c.copies, sizes, seed, c.dbias, state)
         return tuple(made[name] for name in results)
 
     kinds = ["groups" if c.of == "w" else "rows"] + ["flat"] * c.is_seeded
-    return batched(run, sizes, kinds + ["state"] * 2 * c.has_state, ["flat"] * len(names) + [
-        "groups"] * c.dbias + ["state"] * c.has_state)
+    made = ["flat" if c.of == "w" else "bytes"] * len(names)
+    return batched(run, sizes, kinds + ["state"] * 2 * c.has_state,
+                   made + ["groups"] * c.dbias + ["state"] * c.has_state)
 
 
 def grouped_quantize(x, recipe, group_sizes=None, *, of="x", copies="both", dbias=False, key=None,
