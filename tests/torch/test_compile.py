@@ -189,6 +189,15 @@ def test_token_counts(kind, recipe, marked, graphs):
 
 
 @pytest.mark.parametrize("kind", ["linear", "mlp"])
+def test_all_shapes_dynamic(kind):
+    setting = Setting(kind, "bf16")
+    compiled = torch.compile(setting.module, fullgraph=True, dynamic=True, backend="aot_eager")
+    for case, count in cases([10, 3, 1, 0]):
+        x, sizes = case.x[:count], case.sizes()["sizes"]
+        assert torch.equal(compiled(x, sizes), setting.module(x, sizes))
+
+
+@pytest.mark.parametrize("kind", ["linear", "mlp"])
 @pytest.mark.parametrize("recipe", ["bf16", "fp8_block"])
 def test_export(kind, recipe):
     setting = Setting(kind, recipe, bias=True)

@@ -305,6 +305,39 @@ def test_sequences_that_are_not_fused_say_why(more, reason):
     assert "they are no" in why_not_fused(modules[1:], [], [])
 
 
+def test_hooks_and_subclasses_of_a_sequence_are_called():
+    class Doubled(qt.GroupedLinear):
+        def forward(self, *args, **more):
+            return 2 * super().forward(*args, **more)
+
+    case, given = operands()
+    sizes = case.sizes()["sizes"]
+    modules = sequential()
+    extra = [sizes, given["prob"].detach(), sizes]
+    fused, y = modules(case.x, *extra), modules(case.x, *extra[:2], sizes.clone())
+    modules[2].__class__ = Doubled
+    assert torch.equal(modules(case.x, *extra)[:48], 2 * y[:48])
+    modules[2].__class__ = qt.GroupedLinear
+    with modules[0].register_forward_hook(lambda module, given, made: made * 0):
+        assert not modules(case.x, *extra)[:48].any()
+    called = []
+    with modules[1].register_forward_pre_hook(lambda module, given: called.append(module)):
+        modules(case.x, *extra)
+    assert called == [modules[1]]
+    assert torch.equal(modules(case.x, *extra)[:48], fused[:48])
+
+
+@pytest.mark.parametrize("recipe", ["bf16", "mxfp8"])
+def test_recompute_without_gradients(recipe):
+    case, given = operands()
+    y = run(case, given, recipe=recipe, recompute=True)[0]
+    with torch.no_grad():
+        more = {name: given[name] for name in ("b1", "b2", "prob")}
+        found = qt.grouped_mlp(case.x, given["w1"], given["w2"], **case.sizes(), recipe=recipe,
+                               recompute=True, **more)
+    assert torch.equal(found[:48], y[:48])
+
+
 def test_classes_of_transformer_engine():
     x, prob = torch.randn(5, 16), torch.rand(5)
     a, b = x.chunk(2, -1)

@@ -114,7 +114,7 @@ def sizes_of(like, rows, groups, sizes, offs=None, name="sizes"):
         raise TypeError(f"{name} is {type(given).__name__}: a tensor or a list is expected")
     if given.dtype not in (torch.int32, torch.int64):
         raise TypeError(f"{name} is {given.dtype}: torch.int32 or torch.int64 is expected")
-    if given.dim() != 1 or groups not in (None, given.shape[0]):
+    if given.dim() != 1 or groups is not None and given.shape[0] != groups:
         raise ValueError(f"{name} has the shape {list(given.shape)}: "
                          f"[{'experts' if groups is None else groups}] is expected")
     if given.device.type == "cpu" and (like.device.type == "cuda" or given is not sizes and

@@ -163,7 +163,7 @@ def forward(x, w1, w2, b1, b2, prob, residual, index, addresses, lengths, ends, 
                     for i, w in ((2, w1), (3, w2))]
             arrays = (*made[0], *made[1])
         w1 = w2 = None
-    line = o.line if later else o.line + " grad=0"
+    line = o.line if later else o.line.replace(" recompute=1", "") + " grad=0"
     limit, slope, shift = o.limits
     row = dict(list(_named("w1", arrays[:6]).items())[:3] +
                list(_named("w2", arrays[6:]).items())[:3])

@@ -230,6 +230,15 @@ def _run(x, module, extra, options):
     return module(x, *extra)
 
 
+def _has_own_call(module):
+    """Whether calling it does more than the library's forward: hooks, such as those of FSDP2 that
+    gather parameters, or a subclass."""
+    forward = GroupedLinear.forward if isinstance(module, GroupedLinear) else Activation.forward
+    return type(module).forward is not forward or any((
+        module._forward_hooks, module._forward_pre_hooks, module._backward_hooks,
+        module._backward_pre_hooks))
+
+
 def why_not_fused(modules, extra, options):
     """Why three modules with these inputs are not one grouped_mlp; None: they are."""
     if len(modules) < 3 or not (isinstance(modules[0], GroupedLinear) and
@@ -239,6 +248,8 @@ def why_not_fused(modules, extra, options):
     first, activation, last = modules
     gated = 2 if activation.activation in GATED else 1
     for sentence, holds in (
+            ("a module has hooks or a forward of its own",
+             not any(map(_has_own_call, modules[:3]))),
             ("recipe and outside differ", (first.recipe, first.outside) == (last.recipe,
                                                                             last.outside)),
             ("delayed scaling has its state in each layer", not first._scaling.slots),
