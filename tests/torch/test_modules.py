@@ -40,6 +40,15 @@ def step(module, function=None, x=None, **more):
     return [y[:48].detach(), x.grad[:48], *[p.grad.clone() for p in module.parameters()]]
 
 
+@pytest.mark.parametrize("kind", ["linear", "mlp"])
+def test_weights_kept_in_inference_mode_serve_training(kind):
+    module, sizes = make(kind, recipe="mxfp8"), CASE.sizes()["sizes"]
+    with torch.inference_mode():
+        y = module(CASE.x, sizes, is_first_microbatch=True)
+    found = step(module, is_first_microbatch=False)
+    assert torch.equal(found[0], y[:48]) and all(t.isfinite().all() for t in found)
+
+
 KINDS = ("linear", "single", "mlp")
 
 

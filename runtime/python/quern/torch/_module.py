@@ -224,6 +224,9 @@ class Experts(torch.nn.Module):
         return cached
 
     def _make_cache(self, name, w, state=None):
+        if torch.is_inference_mode_enabled() and not torch.compiler.is_compiling():
+            with torch.inference_mode(False):  # training may follow, which saves them
+                return self._make_cache(name, w, state)
         arrays, _ = cast(w.contiguous(), "w", self.recipe, self._scaling, "both", state=state)
         self._cache[name] = Quantized(*arrays, tuple(w.shape), self.recipe, "w", w.dtype)
         return self._cache[name]
