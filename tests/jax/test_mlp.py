@@ -152,6 +152,18 @@ def test_vmap_is_one_launch(recipe):
                 assert same(a[i], b)
 
 
+@pytest.mark.parametrize("recipe", ["bf16", "mxfp8", "w4a16_mxfp4"])
+def test_recompute_without_gradients(recipe):
+    given, _ = arrays()
+    x, sizes = jnp.nan_to_num(given["x"]), jnp.array(LENGTHS)
+
+    def mlp(recompute):
+        return qj.grouped_mlp(x, given["w1"], given["w2"], sizes, recipe=recipe,
+                              recompute=recompute)
+
+    assert same(mlp(True), mlp(False)) and same(jax.jit(lambda: mlp(True))(), mlp(True))
+
+
 @pytest.mark.parametrize("layout", ["kn", "nk"])
 @pytest.mark.parametrize("recipe", ["w4a16_mxfp4", "w8a8_int8"])
 def test_packed_weights(recipe, layout):
