@@ -116,10 +116,10 @@ FN void cast_rows($(shares)const struct coord *p, const struct copy *row,
         sum[1] = -0.0f;
 }
 
+//$ local from = scale.stochastic and ", const struct copy *column, long long at" or ""
 //$ if scale.hadamard then
 /* Sixteen values of a line of the columnwise tensor, of which `at` is the number of the first. */
-//$ local random = scale.stochastic and ", const struct copy *column, long long at" or ""
-FN void cast_line(unsigned words[WORDS], const float c[16], float factor$(random))
+FN void cast_line(unsigned words[WORDS], const float c[16], float factor$(from))
 {
 //$ if scale.stochastic then
     const struct philox drawn = draw_line(column, at);
@@ -185,10 +185,9 @@ FN void cast_transformed(struct shared *shared, const struct coord *p, const str
 }
 
 //$ elseif scale.hadamard then
-//$ local random = scale.stochastic and ", const struct copy *column, long long at" or ""
 /* The columnwise tensor of values that are transformed first. */
 FN void cast_transformed(const struct coord *p, packed *tile,
-                    const struct factors *f$(random))
+                    const struct factors *f$(from))
 {
     const packed *const v = tile + first_value(p);
 
