@@ -32,7 +32,10 @@ local function any (amax, of)
   return 1 / s, s
 end
 
-local signs = "+++-+------+-+--"
+local function turned (per, rounding)
+  return blocked { type = f32, per = per, rule = any, hadamard = "+++-+------+-+--",
+                   rounding = rounding }
+end
 
 -- A scale that is kept as fp32, but has no more digits than e4m3.
 
@@ -43,20 +46,25 @@ end
 
 recipe "test_turned_row" {
   element = { x = e4m3, w = e4m3, dy = e4m3 },
-  scale   = { x = blocked { type = f32, per = "row", rule = any, hadamard = signs },
-              w = blocked { type = f32, per = "row", rule = coarse },
-              dy = blocked { type = f32, per = "row", rule = any, hadamard = signs } },
+  scale   = { x = turned "row", w = blocked { type = f32, per = "row", rule = coarse },
+              dy = turned "row" },
   d       = { f32, bf16 },
 }
 
 recipe "test_turned_random" {
   element = { x = e4m3, w = e4m3, dy = e4m3 },
-  scale   = { x = blocked { type = f32, per = "row", rule = any, hadamard = signs,
-                            rounding = "stochastic" },
+  scale   = { x = turned("row", "stochastic"),
               w = blocked { type = f32, per = "row", rule = any },
-              dy = blocked { type = f32, per = "group", rule = any, hadamard = signs,
-                             rounding = "stochastic" } },
+              dy = turned("group", "stochastic") },
   d       = { bf16 },
+}
+
+recipe "test_turned_any" {
+  element = { x = e2m1, w = e2m1, dy = e2m1 },
+  scale   = { x = turned({ k = 32 }, "stochastic"),
+              w = blocked { type = f32, per = { k = 32 }, rule = any },
+              dy = turned { k = 32 } },
+  d       = { f32 },
 }
 
 -- Codes of four bits next to any number, which no kernel for few tokens converts.
@@ -89,15 +97,6 @@ recipe "test_i4_f16" {
   scale   = { x = "none", dy = "none",
               w = blocked { type = f16, per = { k = 32 }, copies = "rowwise", rule = half } },
   d       = { f16, f32 },
-}
-
-recipe "test_turned_any" {
-  element = { x = e2m1, w = e2m1, dy = e2m1 },
-  scale   = { x = blocked { type = f32, per = { k = 32 }, rule = any, hadamard = signs,
-                            rounding = "stochastic" },
-              w = blocked { type = f32, per = { k = 32 }, rule = any },
-              dy = blocked { type = f32, per = { k = 32 }, rule = any, hadamard = signs } },
-  d       = { f32 },
 }
 
 -- A power of two for each group, and for blocks of integers.
