@@ -388,6 +388,21 @@ static int host_alone(const struct qn_choice *list, int count)
     return 1;
 }
 
+/* No GPU has the product, or none fuses it and two launches cannot do it. */
+static void add_host_alone(const struct qn_demand *demand)
+{
+    const struct qn_problem *p = demand->problem;
+
+    if (qn_epilogue_lacks_sums(p, demand->recipe))
+        qn_error_add("  a bias, an activation or adapters in a launch of their "
+                     "own follow fp32 sums: recipe %s must write f32",
+                     p->recipe);
+    else
+        qn_error_add("  only the host has %s of %s; docs/recipes.md lists the "
+                     "recipes of GPUs",
+                     qn_op_name(p->op), p->recipe);
+}
+
 int qn_select_none(struct quern_context *ctx, const struct qn_demand *demand,
                    const struct qn_choice *list, int count)
 {
@@ -400,15 +415,9 @@ int qn_select_none(struct quern_context *ctx, const struct qn_demand *demand,
     for (int i = 0; i < count; i++)
         qn_error_add("  %s: %s", list[i].candidate->kernel->name,
                      list[i].reason);
-    if (demand->recipe && qn_epilogue_lacks_sums(p, demand->recipe))
-        qn_error_add("  a bias, an activation or adapters in a launch of their "
-                     "own follow fp32 sums: recipe %s must write f32",
-                     p->recipe);
-    else if (count == 0)
+    if (count == 0)
         add_variants(ctx, p);
     else if (demand->backend != QUERN_BACKEND_HOST && host_alone(list, count))
-        qn_error_add("  only the host has %s of %s; docs/recipes.md lists the "
-                     "recipes of GPUs",
-                     qn_op_name(p->op), p->recipe);
+        add_host_alone(demand);
     return QUERN_ENOKERNEL;
 }
