@@ -289,13 +289,13 @@ static int open_groups(struct qn_cublaslt_engine *engine,
 /* The kernel that describes the groups to the library. */
 static int load_step(struct qn_plan *plan, struct qn_session *s)
 {
-    const char *recipe = s->demand.recipe->name;
-    int code = qn_host_size_load(s, recipe, QUERN_BACKEND_AOT,
-                                 &plan->products->size_step);
+    int backends[2], code = QUERN_ENOKERNEL;
+    const int tries = qn_select_backends(s->ctx, QUERN_BACKEND_AUTO, backends);
 
-    return goes_without(code) ? qn_host_size_load(s, recipe, QUERN_BACKEND_JIT,
-                                                  &plan->products->size_step)
-                              : code;
+    for (int i = 0; i < tries && goes_without(code); i++)
+        code = qn_host_size_load(s, s->demand.recipe->name, backends[i],
+                                 &plan->products->size_step);
+    return code;
 }
 
 static int open_engines(struct qn_plan *plan, struct qn_session *s,
