@@ -21,7 +21,8 @@ from quern.jax.scaling import ScalingState, check_state, put, vary_with
 
 FORWARD, BACKWARD = 0, 1
 _KINDS = {name: "rows" for name in ("x", "dy", "prob")} | \
-    {name: "state" for name in ("scale", "history")} | {"c": "rows", "index": "index", "saved": "bytes"} | \
+    {name: "state" for name in ("scale", "history")} | \
+    {"c": "rows", "index": "index", "saved": "bytes"} | \
     {name: "groups" for name in ("w1", "w2", "b1", "b2")}
 
 
