@@ -4,7 +4,8 @@
 //$ local blocks = math.max(tile.k // s.k, 1) -- scales of a row in a stage
 //$ local parts = s.zeros and 2 or 1 -- words of a prepared one
 //$ local wide = s.type == "f32"
-//$ local kind = b.type .. (four and "_byte" or "") .. (wide and "_wide" or "")
+//$ local held = four and (halves and "_apart" or "_byte") or ""
+//$ local kind = b.type .. held .. (wide and "_wide" or "")
 //$ local integer = four and b.integer
 //$ local exact = b.type == "e2m1" and s.type == "e8m0" -- bf16 holds all but the largest scales
 //$ local low = lowered > 0
@@ -18,12 +19,16 @@
 /*
 ** The codes of a warp's rows as values. A lane has rows l / 4 and each that is a multiple of 8
 ** below it.
-//$ if four then
+//$ if four and not halves then
 ** It has the two of 16 steps of k from 2 (l % 4) on, which are a byte, and the two that are 8 after
 ** them.
 //$ else
 ** It has the four of 16 steps of k from 4 (l % 4) on. The tensor cores add the products of 16 steps
 ** in any order, so tokens take the same four.
+//$ if halves then
+** The four are half a word. Two halves, of 16 steps each, make a word with the first and the third
+** of four 16 bits apart, and the second and the fourth: as the tensor cores want a pair.
+//$ end
 //$ end
 **
 ** Scales are prepared for a stage, a lane for each row, and shared by the lanes that have its
@@ -161,51 +166,74 @@ FN void prepare_factors(const struct memory *s, const struct rows *r, int x)
 }
 
 //$ local flip = b.type == "i4" and "0x43084308" or "0x43004300"
+//$ local codes = halves and "codes" or "codes * 0x1001"
+//$ if halves then
+/* The lowest codes of both halves of a word in the last bits of 128. `nibbles` is 0x000f000f: as
+   the compiler does not know it, this is one instruction. */
+//$ else
 /* The two codes of a byte in the last bits of 128. `nibbles` is 0x000f000f: as the compiler does
    not know it, this is one instruction. */
+//$ end
 FN unsigned int pair_of_codes(unsigned int codes, unsigned int nibbles)
 {
     unsigned int pair;
 
     asm("lop3.b32 %0, %1, %2, %3, 0x6a;"
-        : "=r"(pair) : "r"(codes * 0x1001), "r"(nibbles), "r"($(flip)));
+        : "=r"(pair) : "r"($(codes)), "r"(nibbles), "r"($(flip)));
     return pair;
 }
 
+//$ local byte = "load_shared_byte(from + 4 * j)"
+//$ local pair = halves and "word >> 4 * j" or byte -- its codes
+//$ local bits = halves and "bits_e2m1_apart(word, j)" or "bits_e2m1_byte(" .. byte .. ")"
 //$ for _, form in ipairs(exact and { "near", "any" } or { "all" }) do
 //$ local name = form == "all" and "" or "_" .. form
 //$ local twice = low or form == "near"
-/* Row i's values of the 16 steps from y on: words 0 and 2. `codes`: of its first ones. */
-FN void dequantize_row$(name)(unsigned int *value, const struct factors *f, unsigned int codes,
-                          const struct rows *r, int i, int y)
+/* Row i's values of the 32 steps from y on. `codes`: of its first ones. */
+FN void dequantize_row$(name)(unsigned int value[2][WARP_N / 16][4], const struct factors *f,
+                          unsigned int codes, const struct rows *r, int i, int y)
 {
-    const unsigned int byte = y * $(b.bits) / 8;
-    const unsigned int from = (codes ^ byte / 16 * 16) + byte % 16 + i * 8 * B_ROW;
-    const unsigned int *scale = &f->word[i][y % VECTOR_K / $(s.k) * $(parts)];
+//$ if four then
+    const unsigned int from = (codes ^ y / 2) + i * 8 * B_ROW;
+//$ if halves then
+    const unsigned int word = permute(load_shared_half(from), load_shared_half(from + 8), 0x5140);
+//$ end
 
     (void)r;
+#pragma unroll
+    for (int j = 0; j < 4; j++) { /* pairs, two of each 16 steps */
+        unsigned int *to = &value[j / 2][i / 2][i % 2 + j % 2 * 2];
+        const unsigned int *scale = &f->word[i][(y + j / 2 * 16) % VECTOR_K / $(s.k) * $(parts)];
 //$ if integer then
 //$ local zero = s.zeros and "scale[1]" or "scale_of_" .. b.type .. "(0.0f" .. b.zero .. ").zero"
 //$ if wide then
-    const struct integer_scale by = { 0, 0, float_of(*scale), $(zero) };
+        const struct integer_scale by = { 0, 0, float_of(*scale), $(zero) };
 //$ else
-    const struct integer_scale by = { permute(*scale, 0, 0x1010), permute(*scale, 0, 0x3232), 0,
-                                      $(zero) };
+        const struct integer_scale by = { permute(*scale, 0, 0x1010), permute(*scale, 0, 0x3232),
+                                          0, $(zero) };
 //$ end
 
-//$ local scaled = "scale_integer" .. (wide and "_wide" or "")
-    value[0] = $(scaled)(pair_of_codes(load_shared_byte(from), r->nibbles), &by);
-    value[2] = $(scaled)(pair_of_codes(load_shared_byte(from + 4), r->nibbles), &by);
-//$ elseif four then
-//$ local by = twice and "*scale" or "float_of(*scale)"
-    value[0] = dequantize_$(kind)$(twice and "_twice" or "")(load_shared_byte(from), $(by));
-    value[2] = dequantize_$(kind)$(twice and "_twice" or "")(load_shared_byte(from + 4), $(by));
-//$ else
-    unsigned int pair[2];
+        *to = scale_integer$(wide and "_wide" or "")(pair_of_codes($(pair), r->nibbles), &by);
+//$ elseif twice then
 
-    dequantize_$(kind)(pair, load_shared_word(from), float_of(*scale));
-    value[0] = pair[0];
-    value[2] = pair[1];
+        *to = multiply_bf16x2($(bits), *scale);
+//$ else
+
+        *to = multiply_bf16x2(multiply_bf16x2($(bits), 0x7e807e80), permute(*scale, 0, 0x3232));
+//$ end
+    }
+//$ else
+    (void)r;
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+        const unsigned int from = (codes ^ (y + 16 * j)) + i * 8 * B_ROW;
+        unsigned int pair[2];
+
+        dequantize_$(kind)(pair, load_shared_word(from),
+                     float_of(f->word[i][(y + 16 * j) % VECTOR_K / $(s.k)]));
+        value[j][i / 2][i % 2] = pair[0];
+        value[j][i / 2][i % 2 + 2] = pair[1];
+    }
 //$ end
 }
 

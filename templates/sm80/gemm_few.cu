@@ -218,6 +218,35 @@ FN void copy_stage(struct source *s, unsigned int stage)
     s->k -= TILE_K;
 }
 
+//$ if halves then
+//$ once "dequantize/permute.c"
+/* Put this thread's part of the tokens in the stage at `stage` into the order of codes: the even
+   ones of 16 steps of k, then the odd ones. Two lanes have copied the 16. `tokens`: of the tile. */
+FN void order_tokens(const struct source *s, unsigned int stage, int tokens)
+{
+    const unsigned int own = stage + s->to_a, odd = threadIdx.x % 2;
+
+#pragma unroll
+    for (int i = 0; i < TILE_M; i += A_PASS) {
+        const unsigned int at = (own ^ digits_of_token(i)) + i * A_ROW;
+        const unsigned int even = (at ^ odd * 16) + odd * 8;
+        unsigned int word[4];
+
+        if (i >= tokens)
+            break;
+        if (i < s->tokens)
+            load_shared_x4(at, word);
+        __syncwarp();
+        if (i < s->tokens) {
+            store_shared_x2(even, permute(word[0], word[1], 0x5410),
+                            permute(word[2], word[3], 0x5410));
+            store_shared_x2(even ^ 16, permute(word[0], word[1], 0x7632),
+                            permute(word[2], word[3], 0x7632));
+        }
+    }
+}
+
+//$ end
 /* A lane's rows of b, and the row whose scales it copies and prepares. */
 struct rows {
     int row;                    /* the first one, of the tile's */
@@ -240,7 +269,8 @@ FN void rows_begin(struct rows *r, const struct scales *scales, const struct til
     const int lane = threadIdx.x % 32, first = threadIdx.x / 32 * WARP_N;
 
     r->row = kept(first + lane / 4);
-    r->codes = kept(A_BYTES + (r->row * B_ROW ^ digits_of(r->row)) + lane % 4 * $(four and 1 or 4));
+//$ local own = halves and 2 or four and 1 or 4 -- bytes of a lane's codes
+    r->codes = kept(A_BYTES + (r->row * B_ROW ^ digits_of(r->row)) + lane % 4 * $(own));
 //$ if four then
     r->tokens = kept(lane % 8 * A_ROW + (lane / 8 * 16 ^ digits_of_token(lane)));
 //$ if b.integer then
@@ -303,9 +333,8 @@ FN void multiply_$(count)$(form)(float sum[WARP_N / 16][TILE_M / 8][4], const st
             unsigned int weights[2][WARP_N / 16][4];
 
 #pragma unroll
-            for (int i = 0; i < 2 * HELD; i++)
-                dequantize_row$(form)(&weights[i % 2][i / 4][i / 2 % 2], &factors,
-                                  stage + r->codes, r, i / 2, y + i % 2 * 16);
+            for (int i = 0; i < HELD; i++)
+                dequantize_row$(form)(weights, &factors, stage + r->codes, r, i, y);
 #pragma unroll
             for (int j = 0; j < $(count // 8); j++) {
                 unsigned int tokens[4];
@@ -356,6 +385,9 @@ FN void multiply_tile(float sum[WARP_N / 16][TILE_M / 8][4], const struct memory
 #pragma unroll 1
     for (int i = 0; i < stages; i++) {
         copy_wait(STAGES - 2);
+//$ if halves then
+        order_tokens(source, s->ring + i % STAGES * STAGE_BYTES, tokens);
+//$ end
         __syncthreads(); /* all have it, and nothing reads the one before any more */
         if (i + STAGES - 1 < stages)
             ask(s, source, r, i + STAGES - 1);
