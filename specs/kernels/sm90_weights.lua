@@ -57,7 +57,8 @@ local function common (most)
   derive "slabs" (slabs),
   derive "longest_first" (1), -- a tile's time is proportional to its tokens
 
-  derive "a_box" (function (v) return { v.tile.k, v.tile.m } end),
+  -- Boxes of 64 tokens, of which a tile copies those that its group has.
+  derive "a_box" (function (v) return { v.tile.k, math.min(v.tile.m, 64) } end),
   derive "b_box" (function (v)
     return along(v) and { v.tile.k, v.tile.n // (halves(v) and 2 or 1) } or { v.tile.n, v.tile.k }
   end),

@@ -56,6 +56,18 @@ FN struct reach reach_tail(const void *base, const void *buffer, u64 pitch, u64 
     return reach_from(base, (const char *)buffer + (end - RAGGED_ROW) * pitch);
 }
 
+//$ -- of weights in registers, for few tokens: boxes of A that the tile's group lacks are left out
+//$ local counted = (dequantize == "weights" or dequantize == "rebased") and a_box[2] < tile.m
+//$ if counted then
+/* Rows of A that a tile copies, whole boxes: the group's from the tile's first on. */
+FN int copied_rows(const struct tile *t)
+{
+    const int left = (int)t->length - t->row;
+
+    return left < TILE_M ? (left + $(a_box[2] - 1)) / $(a_box[2]) * $(a_box[2]) : TILE_M;
+}
+
+//$ end
 //$ -- of two CTAs along m each tile says which operand is shared; pairs along m share B
 //$ local turning = cluster.m > 1 and not pair
 //$ local forms = { a = turning and { false, true } or { cluster.n > 1 },
@@ -112,8 +124,9 @@ FN void load_$(name)$(half)(const struct maps *maps, unsigned int to, unsigned i
         reach_tail(maps->base, part->$(name), pitch, (u64)t->start + t->length);
 //$ end
 //$ if boxes ~= 1 then
-#pragma unroll
-    for (int i = 0; i < $(boxes); i++, mn += $(next_row), to += $(rows) * TILE_K $(as_bytes))
+#pragma unroll$(name == "a" and counted and " 1" or "")
+//$ local count = name == "a" and counted and "copied_rows(t) / " .. rows or boxes
+    for (int i = 0; i < $(count); i++, mn += $(next_row), to += $(rows) * TILE_K $(as_bytes))
 //$ end
 //$ if o.ragged == "k" and o.major == "k" then
 //$ local token = packed and "((int)t->start + x) / 2" or "(int)t->start + x"
@@ -153,10 +166,11 @@ FN void load_$(name)$(half)(const struct maps *maps, unsigned int to, unsigned i
 //$ loaded = inline and "B_BYTES" .. given or gather ~= "none" and "B_BYTES" or loaded
 //$ local swapped = dequantize == "swapped"
 //$ loaded = swapped and "SPAN * PACKED_BYTES" or loaded
+//$ loaded = counted and "B_BYTES + copied_rows(t) * (A_BYTES / TILE_M)" or loaded
 //$ -- the ring that copies go into, and where B is in it
 //$ local ring = wide and { "packed_", "packed", "PACKED_BYTES", "A_PACKED", "PACKED_STAGES" }
 //$                    or { "", "ring", "STAGE_BYTES", "A_BYTES", "STAGES" }
-//$ local loaded_at = swapped and loaded or ring[3]
+//$ local loaded_at = swapped and loaded or ring[3] -- from one stage to the next
 //$ if factors == "lines" then
 /* The scales of a tile's rows of A and of B for one block of k. */
 FN void load_sf(const struct maps *maps, unsigned int to, unsigned int full,
