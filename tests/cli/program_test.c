@@ -112,6 +112,11 @@ static const struct {
     {"run wgrad bf16 g=3 m=50 n=40 k=64 beta=any pointers=cd --backend host "
      "--check",
      0, "passed"},
+    {"run wgrad bf16 g=3 m=3 n=5 k=64 beta=any pointers=cd --backend host "
+     "--check",
+     0, "passed"}, /* matrices of 30 bytes, each at a multiple of 16 */
+    {"run mlp bf16 g=2 m=4 hidden=5 ffn=3 pointers=both --backend host --check",
+     0, "passed"},
     {"run wgrad bf16 g=3 m=50 n=40 k=0 beta=any --backend host --check", 0,
      "passed"},
     {"run fprop mxfp8 g=3 m=50 n=80 k=300 activation=geglu saved=1 "
