@@ -15,6 +15,7 @@
 #include "problem/quantize.h"
 #include "problem/result_rules.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* ------------------------------------------------------------------- steps */
@@ -410,6 +411,23 @@ static int check_forward(const struct qn_mlp *mlp)
                         "%s is about backward, which grad=0 leaves out", given);
 }
 
+/* Users gave dw, and their recipe, whose gradients of weights may be products
+   of another one. */
+static int check_dw(const struct quern_context *ctx, const struct qn_mlp *mlp,
+                    const struct qn_recipe *recipe)
+{
+    struct qn_problem p;
+    const struct qn_recipe *of =
+        qn_mlp_product(ctx, mlp, recipe, QN_MLP_DW2, &p);
+    char writer[64];
+
+    if (mlp->forward_only)
+        return QUERN_OK;
+    snprintf(writer, sizeof writer, "%srecipe %s",
+             of == recipe ? "" : "wgrad of ", recipe->name);
+    return qn_problem_writes(&p, of, "dw", writer);
+}
+
 /* The same for each step, as quantize and problem have them. */
 static int check_steps(struct quern_context *ctx, const struct qn_mlp *mlp,
                        const struct qn_recipe *recipe)
@@ -460,6 +478,8 @@ int qn_mlp_check(struct quern_context *ctx, const struct qn_mlp *mlp,
         code = qn_error_set(QUERN_EINVAL,
                             "bias=1: no recipe has bf16 for x, w and dy, whose "
                             "kernels would sum dy");
+    if (!code)
+        code = check_dw(ctx, mlp, recipe);
     if (!code)
         code = check_steps(ctx, mlp, recipe);
     if (!code)
