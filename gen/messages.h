@@ -24,6 +24,8 @@
     X(STRING, "a text has more than %d bytes; keep it shorter")                \
     X(NO_FIELD, "there is no '%s' here; %s")                                   \
     X(FROZEN, "this table cannot be changed; copy its values into your own")   \
+    X(TYPE_CALL, "%s is a type and cannot be called; rules round with "        \
+                 "to_e4m3, to_bf16, to_f16, e8m0_up and e8m0_down")            \
     X(KEY_KIND, "pairs takes tables with integers and strings as keys, "       \
                 "this one has %s")                                             \
     X(NO_TEXT, "%s has no text; take a field or an element of it")             \

@@ -67,6 +67,13 @@ static int on_newindex(lua_State *L)
     return qg_diag_raise(L, QG_E_FROZEN);
 }
 
+/* e4m3(x), where a rule would round. */
+static int on_call(lua_State *L)
+{
+    return qg_diag_raise(L, QG_E_TYPE_CALL,
+                         qg_types_of(qg_types_check(L, 1))->name);
+}
+
 /* of.element == e4m3: each is a value of its own. */
 static int on_equal(lua_State *L)
 {
@@ -84,6 +91,8 @@ void qg_types_build(struct qg *q)
     lua_setfield(L, -2, "__index");
     lua_pushcfunction(L, on_newindex);
     lua_setfield(L, -2, "__newindex");
+    lua_pushcfunction(L, on_call);
+    lua_setfield(L, -2, "__call");
     lua_pushcfunction(L, on_equal);
     lua_setfield(L, -2, "__eq");
     lua_pop(L, 1);

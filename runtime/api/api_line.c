@@ -2,9 +2,22 @@
 /* api_line.c: lines of any kind. */
 #include "api/api.h"
 #include "base/error.h"
+#include "problem/field.h"
+#include "problem/problem.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+/* The first word is near no line's. */
+static int refuse_word(const char *text)
+{
+    char word[QN_LONGEST_WORD], words[160];
+
+    if (qn_field_next(&text, word) < 0 || qn_renamed_check("", word))
+        return QUERN_EINVAL;
+    return qn_error_set(QUERN_EINVAL, "'%s' begins no problem; known: %s", word,
+                        qn_line_words(words, sizeof words));
+}
 
 int qn_api_line(struct quern_context *ctx, const char *text,
                 struct qn_line *line)
@@ -12,8 +25,6 @@ int qn_api_line(struct quern_context *ctx, const char *text,
     if (!ctx || !text)
         return qn_error_set(QUERN_EINVAL, "%s is NULL", ctx ? "line" : "ctx");
     line->kind = qn_line_of(text);
-    if (line->kind == QN_LINE_UNKNOWN) /* its parser knows all ops */
-        line->kind = QN_LINE_PRODUCT;
     switch (line->kind) {
     case QN_LINE_MLP:
         return qn_mlp_parse(ctx, text, &line->of.mlp);
@@ -23,6 +34,8 @@ int qn_api_line(struct quern_context *ctx, const char *text,
         return qn_route_parse(text, &line->of.route);
     case QN_LINE_CAST:
         return qn_quantize_parse(ctx, text, &line->of.cast);
+    case QN_LINE_UNKNOWN:
+        return refuse_word(text);
     default:
         return qn_problem_parse(ctx, text, &line->of.product);
     }

@@ -176,6 +176,7 @@ int qn_session_inner(struct qn_session *s, const struct qn_session *outer,
                              .device = outer->device,
                              .outline = outer->outline,
                              .ahead = outer->ahead,
+                             .tried = outer->tried,
                              .compiles_none = outer->compiles_none};
     s->scope.context = outer->scope.context; /* which is current */
     s->demand.problem = problem;
@@ -231,26 +232,29 @@ int qn_session_loads(const struct qn_session *s,
 
     if (cold && s->ahead)
         qn_ahead_note(s->ahead, candidate);
-    return cold && s->compiles_none ? QN_COLD : QUERN_OK;
+    if (cold && s->compiles_none)
+        return QN_COLD;
+    return s->tried && backend == QUERN_BACKEND_JIT
+               ? qn_ahead_failed(s->tried, candidate)
+               : QUERN_OK;
 }
 
 /* Load the kernels of the plan's outline. */
 static int load_ahead(const struct qn_session *s,
                       const struct qn_plan_kind *kind, const void *line,
-                      void *plan)
+                      void *plan, struct qn_ahead *ahead)
 {
     struct qn_session outline = *s;
-    struct qn_ahead ahead = {.count = 0};
     int code;
 
     outline.outline = 1;
-    outline.ahead = &ahead;
+    outline.ahead = ahead;
     code = kind->make(&outline, line, plan);
     if (code == QUERN_ENOMEM)
         return code;
     if (!code)
         kind->drop(plan);
-    qn_ahead_load(&ahead, s->ctx, s->driver, s->scope.context);
+    qn_ahead_load(ahead, s->ctx, s->driver, s->scope.context);
     return QUERN_OK;
 }
 
@@ -258,6 +262,7 @@ int qn_session_make(const struct qn_session *s, const struct qn_plan_kind *kind,
                     const void *line, void *plan)
 {
     struct qn_session first = *s, last = *s;
+    struct qn_ahead ahead = {.count = 0};
     int code;
 
     /* a plan that tunes compiles more than it loads, with threads of its own */
@@ -265,8 +270,12 @@ int qn_session_make(const struct qn_session *s, const struct qn_plan_kind *kind,
     code = kind->make(&first, line, plan);
     if (code != QN_COLD)
         return code;
-    code = load_ahead(s, kind, line, plan);
-    return code ? code : kind->make(&last, line, plan);
+    code = load_ahead(s, kind, line, plan, &ahead);
+    last.tried = &ahead;
+    if (!code)
+        code = kind->make(&last, line, plan);
+    qn_ahead_free(&ahead);
+    return code;
 }
 
 int qn_session_plan(struct quern_context *ctx,

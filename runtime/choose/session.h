@@ -30,8 +30,10 @@ struct qn_session {
     struct qn_figures figures; /* of the kernel that was chosen */
     struct qn_module found;    /* of an outline, in place of a loaded one */
     int outline; /* choose kernels and load none of them: for explanations */
-    struct qn_ahead *ahead; /* NULL, or takes the kernels of an outline */
-    int compiles_none;      /* QN_COLD where a kernel is not loaded yet */
+    struct qn_ahead *ahead;       /* NULL, or takes the kernels of an outline */
+    const struct qn_ahead *tried; /* NULL, or kernels that were compiled for the
+                                     plan, with the errors that it is to meet */
+    int compiles_none;            /* QN_COLD where a kernel is not loaded yet */
 };
 
 /* A kind of plans: `make` is given a line, unless the session has its problem,
@@ -69,7 +71,7 @@ int qn_session_plan(struct quern_context *ctx,
                     void *plan);
 
 /* A plan of the session is about to load a kernel. QN_COLD where it compiles
-   none. */
+   none; QUERN_ECOMPILE and QN_REJECTED of one that did not compile just now. */
 int qn_session_loads(const struct qn_session *session,
                      const struct qn_candidate *candidate, int backend);
 

@@ -79,9 +79,10 @@ int qn_step_load(struct qn_session *session, int op, int of, const char *does,
                      ? (unsigned)(session->demand.sms * found->kernel->ctas)
                      : 1;
     code = qn_session_loads(session, found, backend);
-    if (code || session->outline)
+    if (code == QN_COLD || session->outline)
         return code;
-    code = qn_module_get(session->ctx, found, backend, &module);
+    if (!code)
+        code = qn_module_get(session->ctx, found, backend, &module);
     if (code && compiles)
         qn_error_add("  for %s, which is not linked into this program",
                      found->kernel->name);

@@ -7,6 +7,8 @@
 
 #include "cli.h"
 
+#include "api/api.h"
+
 static const struct argp_option options[] = {
     {"json", QN_KEY_JSON_FILE, "FILE", 0,
      "Also write JSON to FILE; - prints it instead of the table", 0},
@@ -102,12 +104,33 @@ static int save(const struct qn_options *opt, const cJSON *rows)
                   : QN_EXIT_OK;
 }
 
+/* One of several that is wrong is told before the others take minutes. */
+static int check_all(const struct qn_options *opt, struct quern_context *ctx,
+                     const struct qn_texts *texts)
+{
+    char line[2048];
+    struct qn_line known;
+    int status = QN_EXIT_OK;
+
+    for (int i = 0; i < texts->count && texts->count > 1 && !status; i++) {
+        const char *text = texts->all[i];
+
+        status = qn_source_expand(opt, &text, line, sizeof line);
+        if (!status && qn_api_line(ctx, text, &known))
+            status = qn_message_fail(opt, QN_EXIT_USAGE, "'%s': %s",
+                                     texts->all[i], quern_errmsg());
+    }
+    return status;
+}
+
 static int time_all(const struct qn_options *opt, struct quern_context *ctx,
                     cJSON *rows)
 {
     struct qn_texts texts;
     int status = qn_source_texts(opt, &texts);
 
+    if (!status)
+        status = check_all(opt, ctx, &texts);
     if (!status && opt->overhead)
         return qn_overhead_rows(opt, ctx, texts.all, texts.count, rows);
     for (int i = 0; !status && i < texts.count; i++)

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli.h"
@@ -330,10 +331,13 @@ static int check_folder(const struct qn_options *opt, const char *folder)
 {
     char *copy = qn_text_copy(folder), *at = copy;
     int error = ENOMEM;
+    struct stat st;
 
     while (at && (error = access(at, W_OK | X_OK) ? errno : 0) == ENOENT &&
            strcmp(at, ".") != 0)
         at = dirname(at);
+    if (at && !stat(at, &st) && !S_ISDIR(st.st_mode))
+        error = ENOTDIR;
     free(copy);
     return error ? qn_message_fail(opt, QN_EXIT_UNABLE,
                                    "%s cannot be written: %s", folder,

@@ -2,6 +2,8 @@
 /* ahead.c: kernels of a plan, compiled side by side before it is made. */
 #include "code/ahead.h"
 #include "base/context.h"
+#include "base/error.h"
+#include "base/text.h"
 #include "code/cache.h"
 #include "code/jit.h"
 #include "code/module.h"
@@ -10,6 +12,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 
 enum { MOST_THREADS = 16 };
 
@@ -24,13 +27,20 @@ void qn_ahead_note(struct qn_ahead *ahead, const struct qn_candidate *candidate)
 
 /* State shared by the threads. */
 struct crew {
-    const struct qn_ahead *ahead;
+    struct qn_ahead *ahead;
     struct quern_context *ctx;
     struct qn_driver *driver;
     struct cu_context *context;
     double wait_end; /* for locks of the cache, as the caller waits */
     atomic_int next;
 };
+
+/* Without memory for its message the error is forgotten, and found again. */
+static void keep(struct qn_ahead_failure *failure, int code)
+{
+    failure->message = qn_text_copy(qn_error_text());
+    failure->code = failure->message ? code : QUERN_OK;
+}
 
 /* Until an error: the plan will have it, and make do without the others. */
 static void *work(void *user)
@@ -45,6 +55,8 @@ static void *work(void *user)
            (i = atomic_fetch_add(&crew->next, 1)) < crew->ahead->count) {
         code = qn_module_get(crew->ctx, crew->ahead->at[i], QUERN_BACKEND_JIT,
                              &module);
+        if (code == QN_REJECTED || code == QUERN_ECOMPILE)
+            keep(&crew->ahead->failed[i], code);
         if (code == QN_REJECTED)
             code = QUERN_OK;
     }
@@ -54,7 +66,7 @@ static void *work(void *user)
     return NULL;
 }
 
-void qn_ahead_load(const struct qn_ahead *ahead, struct quern_context *ctx,
+void qn_ahead_load(struct qn_ahead *ahead, struct quern_context *ctx,
                    struct qn_driver *driver, struct cu_context *context)
 {
     struct crew crew = {ahead, ctx, driver, context, qn_cache_wait_end(), 0};
@@ -71,4 +83,20 @@ void qn_ahead_load(const struct qn_ahead *ahead, struct quern_context *ctx,
         work(&crew);
     while (started)
         pthread_join(threads[--started], NULL);
+}
+
+int qn_ahead_failed(const struct qn_ahead *ahead,
+                    const struct qn_candidate *candidate)
+{
+    for (int i = 0; i < ahead->count; i++)
+        if (ahead->failed[i].code && ahead->at[i]->kernel == candidate->kernel)
+            return qn_error_set(ahead->failed[i].code, "%s",
+                                ahead->failed[i].message);
+    return QUERN_OK;
+}
+
+void qn_ahead_free(struct qn_ahead *ahead)
+{
+    for (int i = 0; i < ahead->count; i++)
+        free(ahead->failed[i].message);
 }

@@ -188,10 +188,25 @@ static int point(struct qn_call *c, int arg, int groups)
     int code = qn_memory_new(&c->pointers[arg], c->gpu, bytes);
 
     for (int g = 0; g < groups; g++)
-        matrices[g] = m->data + (size_t)g * (m->bytes / (size_t)groups);
+        matrices[g] =
+            m->data +
+            (size_t)g * (m->pitch ? m->pitch : m->bytes / (size_t)groups);
     b->data = NULL;
     b->pointers = (void *const *)(void *)c->pointers[arg].data;
     return code ? code : qn_memory_write(&c->pointers[arg], 0, matrices, bytes);
+}
+
+/* Memory of an operand; addresses of matrices are aligned, each of them. */
+static int allocate(struct qn_call *c, const struct qn_call_data *data,
+                    const struct quern_operand *o)
+{
+    struct qn_memory *m = &c->memory[o->arg];
+    const size_t bytes = all_bytes(c, o);
+
+    return o->pointers && data->pointers
+               ? qn_memory_matrices(m, c->gpu, bytes, (size_t)data->groups,
+                                    o->alignment)
+               : qn_memory_new(m, c->gpu, bytes);
 }
 
 /* Lengths are all that a run needs, 64 bits each. */
@@ -224,7 +239,7 @@ static int make_one(struct qn_call *c, const struct qn_call_data *data,
         arg == QUERN_ARG_D_ADDRESSES) /* D has its rows */
         return QUERN_OK;
     if (!c->lent[arg]) {
-        code = qn_memory_new(&c->memory[arg], c->gpu, all_bytes(c, o));
+        code = allocate(c, data, o);
         if (!code && !is_workspace(arg))
             code = fill(c, data, o);
         if (!code && (c->host[arg] || is_workspace(arg)))

@@ -63,6 +63,23 @@ static const cJSON *find(const cJSON *object, const char *keys, char key[40])
     return item;
 }
 
+/* None of the keys is there. */
+static int refuse_keys(const char *keys, char *why, size_t size)
+{
+    char list[160];
+    size_t used = 0;
+
+    if (!strchr(keys, ' '))
+        return refuse(why, size, "%s is missing", keys);
+    for (const char *at = keys; *at && used < sizeof list - 2; at++) {
+        if (*at == ' ')
+            list[used++] = ',';
+        list[used++] = *at;
+    }
+    list[used] = '\0';
+    return refuse(why, size, "one of %s is expected", list);
+}
+
 /* A whole number from 1 to `most`. */
 static int read_number(const cJSON *object, const char *keys, int64_t most,
                        int64_t *value, char *why, size_t size)
@@ -71,7 +88,7 @@ static int read_number(const cJSON *object, const char *keys, int64_t most,
     const cJSON *item = find(object, keys, key);
 
     if (!item)
-        return refuse(why, size, "%s is missing", keys);
+        return refuse_keys(keys, why, size);
     if (!cJSON_IsNumber(item) || !(item->valuedouble >= 1) ||
         !(item->valuedouble <= (double)most) ||
         floor(item->valuedouble) != item->valuedouble)

@@ -9,6 +9,7 @@
 
 #include "base/context.h"
 #include "base/random.h"
+#include "base/types.h"
 #include "problem/mlp.h"
 #include "problem/scale.h"
 #include "problem/sizes.h"
@@ -33,25 +34,52 @@ static int fill_values(const struct qn_layer *l, const struct quern_operand *o,
                         (float)(1 / sqrt(inputs)));
 }
 
-/* A factor for tensors whose largest values had been 8. */
-static float factor_of(const struct qn_recipe *recipe)
+/* A delayed factor for x, h, dy or dpre. Gradients of steep activations are
+   larger than x: a type of many exponents has room for them; one of 4 bits has
+   none to spare, and cuts some values. */
+static float factor_of_rows(int type)
 {
-    return fminf(qn_tolerance_factor(recipe->x, 8),
-                 fminf(qn_tolerance_factor(recipe->w, 8),
-                       qn_tolerance_factor(recipe->dy, 8)));
+    const float most = type == QUERN_E5M2        ? 1024
+                       : qn_type_bits(type) == 4 ? 4
+                                                 : 8;
+
+    return qn_tolerance_factor(type, most);
 }
 
-void qn_layer_floats(const struct qn_recipe *recipe, int arg, uint64_t seed,
-                     float *to, size_t count)
+/* One for weights that fill_values draws. */
+static float factor_of_weights(int type, int64_t inputs)
 {
-    const float factor = factor_of(recipe);
+    return qn_tolerance_factor(type, (float)(4 / sqrt((double)inputs)));
+}
 
-    for (size_t i = 0; i < count; i++)
+static float factor_of(const struct qn_recipe *recipe, const struct qn_mlp *mlp,
+                       size_t tensor)
+{
+    switch (tensor) {
+    case QUERN_MLP_X:
+    case QUERN_MLP_H:
+        return factor_of_rows(recipe->x);
+    case QUERN_MLP_W1:
+        return factor_of_weights(recipe->w, mlp->hidden);
+    case QUERN_MLP_W2:
+        return factor_of_weights(recipe->w, mlp->ffn);
+    default:
+        return factor_of_rows(recipe->dy);
+    }
+}
+
+void qn_layer_floats(const struct qn_recipe *recipe, const struct qn_mlp *mlp,
+                     int arg, uint64_t seed, float *to, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const float factor = factor_of(recipe, mlp, i / 2);
+
         to[i] = arg == QUERN_ARG_HISTORY ? 0
                 : arg == QUERN_ARG_SCALE ? (i % 2 ? 1 / factor : factor)
                 : i % 7 == 3 /* some probabilities are 0 */
                     ? 0
                     : (float)(qn_random_next(&seed) >> 40) * 0x1p-24f;
+    }
 }
 
 /* Operands that runs read; a number makes the values of each differ. */
@@ -73,7 +101,7 @@ static int fill(void *layer, const struct quern_operand *o, void *to,
     case QUERN_ARG_PROB:
     case QUERN_ARG_SCALE:
     case QUERN_ARG_HISTORY:
-        qn_layer_floats(l->recipe, o->arg, 64 * l->seed, to,
+        qn_layer_floats(l->recipe, &l->mlp, o->arg, 64 * l->seed, to,
                         bytes / sizeof(float));
         return QUERN_OK;
     case QUERN_ARG_RANDOM:

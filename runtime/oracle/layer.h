@@ -30,8 +30,8 @@ int qn_layer_begin(struct qn_layer *, const struct qn_options *,
 
 /* An operand of a layer in fp32: probabilities, some of which are 0, or what
    delayed scaling has. */
-void qn_layer_floats(const struct qn_recipe *, int arg, uint64_t seed,
-                     float *to, size_t count);
+void qn_layer_floats(const struct qn_recipe *, const struct qn_mlp *, int arg,
+                     uint64_t seed, float *to, size_t count);
 
 /* Products of all phases, of so many rows of all groups. */
 double qn_layer_flops(const struct qn_mlp *, int64_t rows);

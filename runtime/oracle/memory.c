@@ -8,12 +8,28 @@
 #include "base/error.h"
 #include "oracle/gpu.h"
 
+/* With the gaps between matrices; the last one has none after it. */
+static size_t spread_bytes(const struct qn_memory *m)
+{
+    return m->pitch ? (m->bytes / m->matrix - 1) * m->pitch + m->matrix
+                    : m->bytes;
+}
+
+/* The distance of the contents' byte `at` from the data, and in `*count` how
+   many of `bytes` follow each other there. */
+static size_t spread_at(const struct qn_memory *m, size_t at, size_t bytes,
+                        size_t *count)
+{
+    const size_t left = m->pitch ? m->matrix - at % m->matrix : bytes;
+
+    *count = left < bytes ? left : bytes;
+    return m->pitch ? at / m->matrix * m->pitch + at % m->matrix : at;
+}
+
 /* `at` counts from the first guard. */
 static int copy_out(const struct qn_memory *m, size_t at, void *to,
                     size_t bytes)
 {
-    if (bytes == 0)
-        return QUERN_OK;
     if (m->gpu)
         return QN_GPU(m->gpu, cuMemcpyDtoH_v2, to,
                       (uint64_t)(uintptr_t)(m->base + at), bytes);
@@ -21,13 +37,14 @@ static int copy_out(const struct qn_memory *m, size_t at, void *to,
     return QUERN_OK;
 }
 
-int qn_memory_new(struct qn_memory *m, struct qn_gpu *gpu, size_t bytes)
+/* The buffer, whose sizes are set. */
+static int allocate(struct qn_memory *m, struct qn_gpu *gpu)
 {
-    const size_t padded = (bytes + 255) / 256 * 256;
+    const size_t padded = (spread_bytes(m) + 255) / 256 * 256;
     const size_t all = padded + 2 * QN_MEMORY_GUARD;
     uint64_t address = 0;
 
-    *m = (struct qn_memory){.gpu = gpu, .bytes = bytes};
+    m->gpu = gpu;
     if (gpu) {
         const int code = QN_GPU(gpu, cuMemAlloc_v2, &address, all);
         if (code)
@@ -44,6 +61,25 @@ int qn_memory_new(struct qn_memory *m, struct qn_gpu *gpu, size_t bytes)
     return QUERN_OK;
 }
 
+int qn_memory_new(struct qn_memory *m, struct qn_gpu *gpu, size_t bytes)
+{
+    *m = (struct qn_memory){.bytes = bytes};
+    return allocate(m, gpu);
+}
+
+int qn_memory_matrices(struct qn_memory *m, struct qn_gpu *gpu, size_t bytes,
+                       size_t count, size_t alignment)
+{
+    const size_t matrix = bytes / count;
+
+    *m = (struct qn_memory){.bytes = bytes};
+    if (matrix % alignment) {
+        m->matrix = matrix;
+        m->pitch = (matrix + alignment - 1) / alignment * alignment;
+    }
+    return allocate(m, gpu);
+}
+
 void qn_memory_free(struct qn_memory *m)
 {
     if (m->gpu && m->base)
@@ -53,11 +89,10 @@ void qn_memory_free(struct qn_memory *m)
     *m = (struct qn_memory){0};
 }
 
-int qn_memory_write(struct qn_memory *m, size_t at, const void *from,
-                    size_t bytes)
+/* `at` counts from the data. */
+static int copy_in(const struct qn_memory *m, size_t at, const void *from,
+                   size_t bytes)
 {
-    if (bytes == 0)
-        return QUERN_OK;
     if (m->gpu)
         return QN_GPU(m->gpu, cuMemcpyHtoD_v2,
                       (uint64_t)(uintptr_t)(m->data + at), from, bytes);
@@ -65,20 +100,51 @@ int qn_memory_write(struct qn_memory *m, size_t at, const void *from,
     return QUERN_OK;
 }
 
+static int set(const struct qn_memory *m, size_t at, unsigned char value,
+               size_t bytes)
+{
+    if (m->gpu)
+        return QN_GPU(m->gpu, cuMemsetD8_v2,
+                      (uint64_t)(uintptr_t)(m->data + at), value, bytes);
+    memset(m->data + at, value, bytes);
+    return QUERN_OK;
+}
+
+int qn_memory_write(struct qn_memory *m, size_t at, const void *from,
+                    size_t bytes)
+{
+    int code = QUERN_OK;
+
+    for (size_t done = 0, count; done < bytes && !code; done += count) {
+        const size_t to = spread_at(m, at + done, bytes - done, &count);
+
+        code = copy_in(m, to, (const char *)from + done, count);
+    }
+    return code;
+}
+
 int qn_memory_read(const struct qn_memory *m, size_t at, void *to, size_t bytes)
 {
-    return copy_out(m, QN_MEMORY_GUARD + at, to, bytes);
+    int code = QUERN_OK;
+
+    for (size_t done = 0, count; done < bytes && !code; done += count) {
+        const size_t from = spread_at(m, at + done, bytes - done, &count);
+
+        code = copy_out(m, QN_MEMORY_GUARD + from, (char *)to + done, count);
+    }
+    return code;
 }
 
 int qn_memory_clear(struct qn_memory *m, unsigned char value)
 {
-    if (m->bytes == 0)
-        return QUERN_OK;
-    if (m->gpu)
-        return QN_GPU(m->gpu, cuMemsetD8_v2, (uint64_t)(uintptr_t)m->data,
-                      value, m->bytes);
-    memset(m->data, value, m->bytes);
-    return QUERN_OK;
+    int code = QUERN_OK;
+
+    for (size_t done = 0, count; done < m->bytes && !code; done += count) {
+        const size_t at = spread_at(m, done, m->bytes - done, &count);
+
+        code = set(m, at, value, count);
+    }
+    return code;
 }
 
 void qn_memory_begin(void *workspace, size_t bytes)
@@ -98,20 +164,30 @@ int qn_memory_workspace(struct qn_memory *m)
     return code ? code : qn_memory_write(m, 0, page, bytes);
 }
 
+/* Clears `*intact` if one of the bytes, at most a guard's, was written. */
+static int look(const struct qn_memory *m, size_t at, size_t bytes, int *intact)
+{
+    unsigned char guard[QN_MEMORY_GUARD];
+    const int code = copy_out(m, at, guard, bytes);
+
+    for (size_t i = 0; i < bytes && !code; i++)
+        *intact &= guard[i] == QN_MEMORY_POISON;
+    return code;
+}
+
 int qn_memory_guards(const struct qn_memory *m, int *intact)
 {
-    const size_t ends[] = {0, QN_MEMORY_GUARD + m->bytes};
-    unsigned char guard[QN_MEMORY_GUARD];
+    const size_t end = QN_MEMORY_GUARD + spread_bytes(m);
+    int code;
 
     *intact = 1;
-    for (int i = 0; i < 2; i++) {
-        const int code = copy_out(m, ends[i], guard, sizeof guard);
-        if (code)
-            return code;
-        for (size_t j = 0; j < sizeof guard; j++)
-            *intact &= guard[j] == QN_MEMORY_POISON;
-    }
-    return QUERN_OK;
+    code = look(m, 0, QN_MEMORY_GUARD, intact);
+    if (!code)
+        code = look(m, end, QN_MEMORY_GUARD, intact);
+    for (size_t at = QN_MEMORY_GUARD; m->pitch && at + m->pitch < end && !code;
+         at += m->pitch)
+        code = look(m, at + m->matrix, m->pitch - m->matrix, intact);
+    return code;
 }
 
 int qn_memory_same(const struct qn_memory *a, const struct qn_memory *b,

@@ -210,7 +210,8 @@ static int fill(void *job, const struct quern_operand *o, void *to,
     case QUERN_ARG_PROB:
     case QUERN_ARG_SCALE:
     case QUERN_ARG_HISTORY:
-        qn_layer_floats(j->recipe, o->arg, seed, to, bytes / sizeof(float));
+        qn_layer_floats(j->recipe, &j->moe.mlp, o->arg, seed, to,
+                        bytes / sizeof(float));
         return QUERN_OK;
     default:
         return qn_call_draw(&j->call, o, to, bytes, seed,

@@ -89,6 +89,8 @@ float qn_tolerance_factor(int type, float most)
                            : type == QUERN_U8   ? 127
                            : type == QUERN_E3M2 ? 28
                            : type == QUERN_E2M3 ? 7.5
+                           : type == QUERN_I4   ? 8 /* 7; few values are cut */
+                           : type == QUERN_U4   ? 8
                                                 : 6;
 
     return (float)exp2(floor(log2(largest / (double)most)));

@@ -15,6 +15,7 @@
 #include "problem/quantize.h"
 #include "problem/result_rules.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* ------------------------------------------------------------------- steps */
@@ -410,6 +411,31 @@ static int check_forward(const struct qn_mlp *mlp)
                         "%s is about backward, which grad=0 leaves out", given);
 }
 
+/* Products store in= and dw=, by the names that users gave: their recipe's
+   gradients of weights may be products of another one. */
+static int check_stored(const struct quern_context *ctx,
+                        const struct qn_mlp *mlp,
+                        const struct qn_recipe *recipe)
+{
+    static const struct {
+        const char *key;
+        int product;
+    } stored[] = {{"in", QN_MLP_PRE}, {"dw", QN_MLP_DW2}};
+    int code = QUERN_OK;
+
+    for (int i = 0; i < 2 - mlp->forward_only && !code; i++) {
+        struct qn_problem p;
+        const struct qn_recipe *of =
+            qn_mlp_product(ctx, mlp, recipe, stored[i].product, &p);
+        char writer[64];
+
+        snprintf(writer, sizeof writer, "%srecipe %s",
+                 of == recipe ? "" : "wgrad of ", recipe->name);
+        code = qn_problem_writes(&p, of, stored[i].key, writer);
+    }
+    return code;
+}
+
 /* The same for each step, as quantize and problem have them. */
 static int check_steps(struct quern_context *ctx, const struct qn_mlp *mlp,
                        const struct qn_recipe *recipe)
@@ -460,6 +486,8 @@ int qn_mlp_check(struct quern_context *ctx, const struct qn_mlp *mlp,
         code = qn_error_set(QUERN_EINVAL,
                             "bias=1: no recipe has bf16 for x, w and dy, whose "
                             "kernels would sum dy");
+    if (!code)
+        code = check_stored(ctx, mlp, recipe);
     if (!code)
         code = check_steps(ctx, mlp, recipe);
     if (!code)

@@ -31,6 +31,12 @@ int qn_problem_check(struct quern_context *ctx,
                      const struct qn_problem *problem,
                      const struct qn_recipe **recipe);
 
+/* QUERN_EINVAL if products of the recipe have no D of the problem's type: the
+   message names the key that gave it, the writer, and the types. */
+int qn_problem_writes(const struct qn_problem *problem,
+                      const struct qn_recipe *recipe, const char *key,
+                      const char *writer);
+
 /* For a structure that begins with the recipe's name and may come from a
    program rather than from text: the rules of its fields, and its recipe.
    QUERN_EINVAL names the field and the rule. */

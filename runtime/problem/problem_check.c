@@ -31,10 +31,11 @@ static int check_alignment(const struct qn_problem *p)
                         QN_ALIGNMENT);
 }
 
-/* The message lists the types that the recipe writes. A product of dequantized
-   operands writes the types that bf16's do, which qn_dequantize_check knows. */
-static int check_d_type(const struct qn_problem *p,
-                        const struct qn_recipe *recipe)
+/* A product of dequantized operands writes the types that bf16's do, which
+   qn_dequantize_check knows. */
+int qn_problem_writes(const struct qn_problem *p,
+                      const struct qn_recipe *recipe, const char *key,
+                      const char *writer)
 {
     char names[128] = "";
 
@@ -49,8 +50,17 @@ static int check_d_type(const struct qn_problem *p,
             snprintf(names + used, sizeof names - used, "%s%s",
                      used ? ", " : "", qn_type_name(type));
         }
-    return qn_error_set(QUERN_EINVAL, "d=%s: recipe %s writes %s",
-                        qn_type_name(p->d_type), recipe->name, names);
+    return qn_error_set(QUERN_EINVAL, "%s=%s: %s writes %s", key,
+                        qn_type_name(p->d_type), writer, names);
+}
+
+static int check_d_type(const struct qn_problem *p,
+                        const struct qn_recipe *recipe)
+{
+    char writer[64];
+
+    snprintf(writer, sizeof writer, "recipe %s", recipe->name);
+    return qn_problem_writes(p, recipe, "d", writer);
 }
 
 /* Copies exist in one layout, split as quantize splits them. */

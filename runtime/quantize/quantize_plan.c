@@ -208,9 +208,10 @@ static int load_step(struct qn_quantize_plan *plan, struct qn_session *s,
         return no_kernel(s, &plan->q, op);
     step->kernel = found->kernel;
     code = qn_session_loads(s, found, plan->backend);
-    if (code || s->outline)
+    if (code == QN_COLD || s->outline)
         return code;
-    code = qn_module_get(s->ctx, found, plan->backend, &module);
+    if (!code)
+        code = qn_module_get(s->ctx, found, plan->backend, &module);
     if (code == QN_REJECTED)
         code = QUERN_ECOMPILE;
     if (code)

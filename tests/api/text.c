@@ -54,6 +54,20 @@ TEST(formats_lines)
     quern_close(ctx);
 }
 
+/* A word that is near none gets all of them, of lines of any kind. */
+TEST(lists_first_words)
+{
+    struct quern_context *ctx = api_open();
+
+    (void)state;
+    test_expect(quern_format(ctx, "mpl bf16 g=1", NULL, 0, NULL), QUERN_EINVAL,
+                "'mpl' begins no problem; known: fprop, dgrad, wgrad, "
+                "quantize, transpose, dequantize, rescale, bias, mlp, route");
+    test_expect(quern_format(ctx, "fporp bf16 g=1", NULL, 0, NULL),
+                QUERN_EINVAL, "did you mean 'fprop'?");
+    quern_close(ctx);
+}
+
 /* ------------------------------------------------------------------- infer */
 
 #define FPROP                                                                  \

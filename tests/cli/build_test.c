@@ -117,20 +117,22 @@ TEST(test_build_refuses_configs)
         const char *key, *instead, *says;
     } rows[] = {
         {"num_experts", "\"a\": 1",
-         "num_experts num_local_experts n_routed_experts is missing"},
+         "one of num_experts, num_local_experts, n_routed_experts is "
+         "expected"},
         {"num_experts", "\"num_experts\": 0",
          "num_experts: a whole number from 1 to "},
         {"num_experts", "\"num_local_experts\": 1e9",
          "num_local_experts: a whole number from 1 to "},
         {"num_experts_per_tok", "\"num_experts_per_tok\": 9",
          "num_experts_per_tok: a whole number from 1 to 8 is expected"},
-        {"num_experts_per_tok", "\"a\": 1", "experts_per_token is missing"},
+        {"num_experts_per_tok", "\"a\": 1", "experts_per_token is expected"},
         {"hidden_size", "\"hidden_size\": \"64\"",
          "hidden_size: a whole number from 1 to 1048576 is expected"},
         {"hidden_size", "\"hidden_size\": 64.5", "hidden_size: a whole number"},
         {"hidden_size", "\"hidden_size\": null", "hidden_size is missing"},
         {"hidden_size", "\"hidden_size\": -1e999", "hidden_size: a whole"},
-        {"moe_intermediate_size", "\"a\": 1", "intermediate_size is missing"},
+        {"moe_intermediate_size", "\"a\": 1",
+         "one of moe_intermediate_size, intermediate_size is"},
         {"hidden_act", "\"a\": 1", "hidden_act is missing"},
         {"hidden_act", "\"hidden_act\": \"tanh\"", "hidden_act is 'tanh'"},
     };

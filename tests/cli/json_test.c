@@ -131,6 +131,11 @@ TEST(test_json_errors)
         {"list --json --specs /none", 2, "/none"},
         {"list 'a\"\\\t\377b' --json", 2, "no kernel matches 'a\"\\\t?b'"},
         {"bench 'fprop bf61' --json -", 2, "did you mean 'bf16'?"},
+        {"bench 'fprop bf16 g=1 m=1 n=1 k=1' 'mlp bf16 m=8' --backend host "
+         "--json -",
+         2, "'mlp bf16 m=8': g= is missing"}, /* before any is timed */
+        {"build -o /bin/sh " SMALL " --json", 3,
+         "/bin/sh cannot be written: Not a directory"},
         {"bench 'fprop bf61' --repeat 0 --json=-", 2, "--repeat is '0'"},
         {"run " SMALL " --backend jit --json", 3, "libcuda"},
         {"cache nothing --json", 2, "'nothing': it must be one of"},

@@ -112,6 +112,11 @@ static const struct {
     {"run wgrad bf16 g=3 m=50 n=40 k=64 beta=any pointers=cd --backend host "
      "--check",
      0, "passed"},
+    {"run wgrad bf16 g=3 m=3 n=5 k=64 beta=any pointers=cd --backend host "
+     "--check",
+     0, "passed"}, /* matrices of 30 bytes, each at a multiple of 16 */
+    {"run mlp bf16 g=2 m=4 hidden=5 ffn=3 pointers=both --backend host --check",
+     0, "passed"},
     {"run wgrad bf16 g=3 m=50 n=40 k=0 beta=any --backend host --check", 0,
      "passed"},
     {"run fprop mxfp8 g=3 m=50 n=80 k=300 activation=geglu saved=1 "
@@ -237,6 +242,12 @@ static const struct {
     {"run mlp mxfp8 g=3 m=279 hidden=48 ffn=66 in=f32 activation=reglu bias=1 "
      "split=144,128,7 --seed 44 --backend host --check",
      0, "on 11 rows"},
+    {"run mlp test_delayed_e2m1 g=2 m=64 hidden=64 ffn=32 --specs "
+     "tests/cli/specs --backend host --check",
+     0, "passed"}, /* each tensor by its own type and magnitude */
+    {"run mlp test_delayed_i4 g=2 m=64 hidden=64 ffn=32 --specs "
+     "tests/cli/specs --backend host --check",
+     0, "passed"},
     {"run mlp test_raw g=2 m=64 hidden=64 ffn=32 --specs tests/cli/specs "
      "--backend host",
      2, "in=bf16: recipe test_raw keeps x as e4m3"},

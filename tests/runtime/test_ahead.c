@@ -70,7 +70,7 @@ TEST(compiles_without_threads)
     assert_int_equal(count_begun(), 1);
 }
 
-/* The plan tells what a thread met, and leaves nothing. */
+/* The plan tells what a thread met, does not try again, and leaves nothing. */
 TEST(tells_of_errors)
 {
     struct quern_context *ctx = test_open();
@@ -79,6 +79,7 @@ TEST(tells_of_errors)
     setenv("FAKE_NVRTC_REFUSE", "sum", 1);
     test_expect(plan_cast(ctx, &plan), QUERN_ECOMPILE, "does not compile");
     assert_null(plan);
+    assert_true(test_count("nvrtc compile") <= 3);
     unsetenv("FAKE_NVRTC_REFUSE");
     test_expect(plan_cast(ctx, &plan), QUERN_OK, "");
     qn_quantize_plan_free(plan);

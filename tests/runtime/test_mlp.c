@@ -110,7 +110,7 @@ TEST(refuses_options)
     mlp.activation = QUERN_SWIGLU;
     mlp.type = QUERN_F32; /* products have no such D */
     test_expect(qn_mlp_plan(f.ctx, &mlp, NULL, &plan), QUERN_EINVAL,
-                "in the step pre");
+                "in=f32: recipe scaled writes");
     end(&f);
 }
 
