@@ -140,3 +140,46 @@ def test_many_queues():
     w = backward(queue)
     queue.flush()
     assert_near(w.grad, CASE.wgrad(CASE.dy, CASE.x))
+
+
+@pytest.mark.parametrize("kind", ["mm", "mlp"])
+@pytest.mark.parametrize("name", ["x", "dy", "lengths"])
+def test_a_change_in_place_before_the_flush(kind, name):
+    """autograd raises the same of tensors that it saved."""
+    queue, w1 = qt.WgradQueue(), CASE.w.clone().requires_grad_()
+    x, sizes = CASE.x.clone(), CASE.sizes()["sizes"]
+    if kind == "mm":
+        y = qt.grouped_mm(x, w1, sizes, queue=queue, layer=3)
+    else:
+        w2 = torch.randn(4, 64, 24).bfloat16().requires_grad_()
+        y = qt.grouped_mlp(x, w1, w2, sizes, queue=queue, layer=3)
+    dy = torch.zeros_like(y)
+    y.backward(dy)
+    {"x": x, "dy": dy, "lengths": sizes}[name].add_(0)
+    with pytest.raises(RuntimeError, match=f"flush: {name} of layer 3 was changed in place"):
+        queue.flush()
+    assert len(queue) > 0
+    queue.drop()
+    queue.flush()
+
+
+def test_a_change_in_place_before_backward_dw():
+    module = qt.GroupedLinear(4, 64, 48, bias=False, params_dtype=torch.bfloat16, device=DEVICE,
+                              delay_wgrad_compute=True)
+    x = CASE.x.clone()
+    module(x, CASE.sizes()["sizes"]).backward(CASE.dy)
+    x.add_(0)
+    with pytest.raises(RuntimeError, match="backward_dw: x of layer 0 was changed in place"):
+        module.backward_dw()
+
+
+def test_only_work_that_is_launched_is_checked():
+    queue, x = qt.WgradQueue(), CASE.x.clone()
+    first = backward(queue, 0)
+    w = CASE.w.clone().requires_grad_()
+    qt.grouped_mm(x, w, CASE.sizes()["sizes"], queue=queue, layer=1).backward(CASE.dy)
+    x.add_(0)
+    queue.flush(most=1)
+    assert first.grad is not None
+    with pytest.raises(RuntimeError, match="x of layer 1"):
+        queue.flush()
