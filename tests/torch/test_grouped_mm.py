@@ -260,6 +260,21 @@ def test_values_of_fp32_that_are_not_aligned(case):
         assert torch.equal(found[:case.tokens], expected[:case.tokens])
 
 
+@pytest.mark.parametrize("kind", ["mm", "mlp"])
+def test_out_without_a_graph_has_another_version(case, kind):
+    """Who saved its old values must not compute a gradient with the new ones."""
+    factor, w2 = torch.ones((), requires_grad=True), torch.randn(4, 64, 24).bfloat16()
+    out = torch.zeros(case.rows, 48 if kind == "mm" else 64, dtype=torch.bfloat16)
+    saved = factor * out
+    with torch.no_grad():
+        if kind == "mm":
+            qt.grouped_mm(case.x, case.w, **case.sizes(), out=out)
+        else:
+            qt.grouped_mlp(case.x, case.w, w2, **case.sizes(), out=out)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        saved.sum().backward()
+
+
 @pytest.mark.parametrize("recipe", ["bf16", "mxfp8"])
 def test_transformations_of_torch_func_are_refused(case, recipe):
     """Their tensors have no memory; a gradient through vmap would be left out without a word."""

@@ -71,6 +71,13 @@ def results(x, n, dtype, out, dgrad_out, outside):
     return out.detach()
 
 
+def written(out):
+    """Tell autograd of memory of the caller's that was written without a graph, so that it finds
+    who saved the old values."""
+    if out is not None and not torch.compiler.is_compiling():
+        torch.autograd.graph.increment_version(out)
+
+
 def _overlaps(t):
     """Whether rows or matrices share memory, as after expand()."""
     least = 1

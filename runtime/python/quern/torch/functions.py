@@ -295,6 +295,7 @@ def grouped_linear(x, w, quantized, sizes=None, *, offs=None, recipe="bf16", bia
                              history, *arrays, options, queue, sink, ranks)
     else:
         y = fprop(flat, w, bias, prob, lengths, ends, out, scale, history, arrays, options)[0]
+        _checks.written(out)
     return y if x.dim() == 2 else y.reshape(*rows, n)
 
 

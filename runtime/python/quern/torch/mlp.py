@@ -295,6 +295,7 @@ def mlp_linear(x, w1, w2, quantized1, quantized2, sizes=None, *, offs=None, reci
     else:
         y = forward(flat, w1, w2, b1, b2, prob, residual, index, addresses, lengths, ends, out,
                     scale, history, arrays, options)[0]
+        _checks.written(out)
     return y if x.dim() == 2 else y.reshape(*rows, hidden)
 
 
