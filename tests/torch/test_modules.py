@@ -417,3 +417,19 @@ def test_state_of_delayed_scaling_stays_fp32(kind):
     assert module.scaling_scale.dtype == module.scaling_history.dtype == torch.float32
     assert (module.scaling_history == 1 / 3).all()
     assert torch.isfinite(module(x, sizes.to(DEVICE))).all()
+
+
+@pytest.mark.parametrize("is_fused", [False, True])
+def test_a_change_of_one_weight_before_the_backward_pass(is_fused):
+    """Separate weights that were copied have a version each; the gradient of x reads all."""
+    fc1, fc2 = (copy.deepcopy(make("linear", bias=False)) for _ in range(2))
+    sizes, x = CASE.sizes()["sizes"], CASE.x.clone().requires_grad_(not is_fused)
+    if is_fused:
+        modules = qt.Sequential(fc1, qt.Activation("relu"), fc2)
+        y = modules(x, sizes, sizes)
+    else:
+        y = fc2(x, sizes)
+    with torch.no_grad():
+        fc2.weight2.add_(1)
+    with pytest.raises(RuntimeError, match="the weights of expert 2 were changed in place"):
+        y.backward(CASE.dy)
