@@ -102,6 +102,15 @@ def aligned(t, may_have_strides):
     return t
 
 
+def gradient(dy):
+    """A gradient that a backward pass was given, as kernels read it."""
+    if not torch.compiler.is_compiling() and (torch._C._functorch.is_legacy_batchedtensor(dy) or
+                                              torch._C._functorch.is_functorch_wrapped_tensor(dy)):
+        raise NotImplementedError("is_grads_batched=True, and torch.func around a backward pass, "
+                                  "are not supported: call torch.autograd.grad for each gradient")
+    return aligned(dy, False)
+
+
 def dtype_of(name, dtype):
     if dtype not in WORDS:
         raise TypeError(f"{name} is {dtype}: {VALUES} is expected")

@@ -8,6 +8,7 @@ import torch
 
 import quern
 import quern.torch as qt
+from quern.torch import _checks
 from quern.torch._checks import VALUES
 from quern.torch._ops import WORDS
 from quern.torch.functions import product
@@ -60,7 +61,7 @@ class _Transposed(torch.autograd.Function):
     def backward(ctx, dy):
         x, w, ends = ctx.saved_tensors
         g, k, n = w.shape
-        m, dy, dx, dw = x.shape[0], dy.contiguous(), None, None
+        m, dy, dx, dw = x.shape[0], _checks.gradient(dy), None, None
         if ctx.needs_input_grad[0]:
             dx = _unscaled(f"fprop {ctx.recipe} outside=zero", g, m, k, n, dy, w, ends)
         if ctx.needs_input_grad[1]:

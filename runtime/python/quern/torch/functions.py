@@ -52,7 +52,7 @@ class _GroupedMM(torch.autograd.Function):
         o, (need_x, need_w, need_bias, need_prob) = ctx.options, ctx.needs
         dgrad_out, main_grad, scale, history = ctx.buffers
         scaling, m, g = o.scaling, dy.shape[0], (ends if lengths is None else lengths).shape[0]
-        dy = _checks.aligned(dy if scaling.dy > 1 else dy.to(scaling.type), False)
+        dy = _checks.gradient(dy if scaling.dy > 1 else dy.to(scaling.type))
         row = column = (dy, None, None)
         dx = dw = dbias = dprob = None
         if scaling.dy > 1 and (need_x or need_w):

@@ -35,7 +35,7 @@ class _Permute(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx, drows):
         inverse, x, prob = (*ctx.saved_tensors, None, None)[:3]
-        drows, dx, dprob = drows.contiguous(), None, None
+        drows, dx, dprob = _checks.gradient(drows), None, None
         if ctx.needs_input_grad[0]:
             dx = move(ops.combine, "combine", drows, inverse, prob)
         if ctx.needs_input_grad[2]:
@@ -54,7 +54,7 @@ class _Combine(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx, dy):
         inverse, rows, prob = (*ctx.saved_tensors, None, None)[:3]
-        d, dprob = dy.contiguous(), None
+        d, dprob = _checks.gradient(dy), None
         if prob is None:
             drows = move(ops.permute, "permute", d, inverse)
         else:

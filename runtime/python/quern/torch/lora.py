@@ -37,7 +37,7 @@ class _AdaptedMM(torch.autograd.Function):
         x, a, b, t, w0, w1, w2, scale, lengths, ends, prob, bias = ctx.saved_tensors
         need_x, need_a, need_b, need_w, need_bias, need_prob = ctx.need
         o, dx, dt = ctx.options, None, None
-        dy = _checks.aligned(dy.to(o.scaling.type), False)
+        dy = _checks.gradient(dy.to(o.scaling.type))
         m, g, rank = dy.shape[0], a.shape[0], a.shape[1]
         recipe = recipe_of(o.scaling.type) if o.scaling.is_packed else o.recipe
 
@@ -157,7 +157,7 @@ class _Activate(torch.autograd.Function):
         words, limits, outside = ctx.rest
         line = _cast_line("dy", pre, prob, words) + ("" if prob is None else " dprob=1")
         dpre, dprob = ops.activate_backward(
-            line, *_groups(pre, lengths, ends), pre.shape[1], _checks.aligned(dh, False), lengths,
+            line, *_groups(pre, lengths, ends), pre.shape[1], _checks.gradient(dh), lengths,
             ends, pre, prob, *limits)
         if prob is not None and outside is not None:
             end = lengths.sum() if ends is None else ends[-1]

@@ -74,7 +74,7 @@ class _GroupedMLP(torch.autograd.Function):
         kept = dict(zip(ctx.names, rest))
         o, (need_x, need_w, need_b1, need_b2, need_prob) = ctx.options, ctx.need
         dgrad_out, main_grad1, main_grad2, scale, history = ctx.buffers
-        dy = _checks.aligned(dy.to(DTYPES[o.x]), False)
+        dy = _checks.gradient(dy.to(DTYPES[o.x]))
         common = dict(ctx.shapes, saved=saved, random=_random(o.scaling, dy), scale=scale,
                       history=history)
         if o.kind == "mlp":
