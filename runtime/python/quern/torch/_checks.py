@@ -8,6 +8,14 @@ from quern.torch._ops import WORDS
 VALUES = "bfloat16, float16 or float32"
 
 
+def address(t):
+    """The first byte of a tensor; 0: it is a fake one or traced, without memory of its own, and
+    operators copy slices that are not aligned."""
+    if torch.compiler.is_compiling() or type(t) not in (torch.Tensor, torch.nn.Parameter):
+        return 0
+    return t.data_ptr()
+
+
 def tensor(name, t):
     """A tensor, and none of torch.func's, which have no memory that an operator could read."""
     if not isinstance(t, torch.Tensor):
@@ -54,8 +62,8 @@ def buffer(name, t, shape, like, dtypes, at_16=True):
         raise ValueError(f"{name} is {t.dtype}: {' or '.join(map(str, dtypes))} is expected")
     if not t.is_contiguous():
         raise ValueError(f"{name} is not contiguous")
-    if at_16 and not torch.compiler.is_compiling() and t.data_ptr() % 16:
-        raise ValueError(f"{name} begins at {t.data_ptr():#x}: a multiple of 16 is expected")
+    if at_16 and address(t) % 16:
+        raise ValueError(f"{name} begins at {address(t):#x}: a multiple of 16 is expected")
     if t.requires_grad:
         raise ValueError(f"{name} requires a gradient: a buffer must not")
 
@@ -97,7 +105,7 @@ def aligned(t, may_have_strides):
         if not may_have_strides or t.stride(-1) != 1 or _overlaps(t) or \
                 any(n * t.itemsize % 16 for n in steps):
             return t.contiguous()
-    if not torch.compiler.is_compiling() and t.data_ptr() % 16:
+    if address(t) % 16:
         return t.clone(memory_format=torch.contiguous_format)
     return t
 
@@ -151,6 +159,8 @@ def _copied(name, given, rows, like):
     if like.device.type == "cuda" and torch.cuda.is_current_stream_capturing():
         raise RuntimeError(f"{name} is in host memory, which a CUDA graph would freeze: give a "
                            "tensor on the device while a stream captures")
+    if type(given) is not torch.Tensor:  # a fake tensor, without values
+        return given.to(like.device)
     steps = torch.diff(given, prepend=given.new_zeros(1)) if name == "offs" else given
     if steps.numel() and int(steps.min()) < 0:
         raise ValueError(f"{name}: an expert has {int(steps.min())} rows")

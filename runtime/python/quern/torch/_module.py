@@ -34,9 +34,9 @@ def local(t):
 def are_adjacent(tensors):
     """Whether contiguous tensors follow each other in one allocation."""
     first = tensors[0]
-    size, start = first.nbytes, first.data_ptr()
-    if not size or [t.data_ptr() for t in tensors] != [start + i * size
-                                                       for i in range(len(tensors))]:
+    size, start = first.nbytes, _checks.address(first)
+    if not size or [_checks.address(t) for t in tensors] != [start + i * size
+                                                             for i in range(len(tensors))]:
         return False
     if not all(t.dtype == first.dtype and t.is_contiguous() for t in tensors):
         return False
@@ -246,11 +246,12 @@ class Experts(torch.nn.Module):
         self._cache[name] = Quantized(*arrays, tuple(w.shape), self.recipe, "w", w.dtype)
         return self._cache[name]
 
-    def _add_state(self, count):
+    def _add_state(self, count, device):
         """Buffers of delayed scaling for so many tensors."""
         if self._scaling.slots:
-            self.register_buffer("scaling_scale", torch.ones(count, 2))
-            self.register_buffer("scaling_history", torch.zeros(count, self._scaling.slots))
+            self.register_buffer("scaling_scale", torch.ones(count, 2, device=device))
+            self.register_buffer("scaling_history", torch.zeros(
+                count, self._scaling.slots, device=device))
 
     def _state(self, kinds, is_first):
         """Scale and history, after the next scales were chosen at the start of a step. kinds: which

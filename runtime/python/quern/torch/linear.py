@@ -77,8 +77,7 @@ class GroupedLinear(Experts):
         if bias:
             self._add("bias", *((None, (num_gemms, n)) if single_grouped_bias else
                                 (num_gemms, (n,))), dtype, device)
-        self._add_state(3)
-        self.to(device)
+        self._add_state(3, device)
         if device.type != "meta":
             self.reset_parameters()
         if delay_wgrad_compute:

@@ -44,8 +44,7 @@ class GroupedMLP(Experts):
             shapes.update(b1=(num_experts, wide), b2=(num_experts, hidden))
         for name, shape in shapes.items():
             self._add(name, None, shape, dtype, device)
-        self._add_state(6)
-        self.to(device)
+        self._add_state(6, device)
         if device.type != "meta":
             self.reset_parameters()
         if delay_wgrad_compute:
