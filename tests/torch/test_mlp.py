@@ -176,6 +176,7 @@ WRONG = [
     ({"interleave": 7}, RuntimeError, "interleave"),
     ({"recipe": "fp8_tensor_delayed"}, ValueError, "use GroupedMLP"),
     ({"outside": 0}, ValueError, "outside is 0: None or 'zero'"),
+    ({"limit": None}, TypeError, "limit is None: a number is expected"),
 ]
 
 

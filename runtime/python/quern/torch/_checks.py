@@ -20,6 +20,9 @@ def tensor(name, t):
     """A tensor, and none of torch.func's, which have no memory that an operator could read."""
     if not isinstance(t, torch.Tensor):
         raise TypeError(f"{name} is {type(t).__name__}: a tensor is expected")
+    if t.layout != torch.strided or t.is_nested:
+        raise TypeError(f"{name} is {'nested' if t.is_nested else t.layout}: a dense tensor is "
+                        "expected")
     if not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active() and \
             torch._C._functorch.is_functorch_wrapped_tensor(t):
         raise NotImplementedError(f"{name}: the transformations of torch.func are not supported; "
@@ -136,6 +139,7 @@ def sizes_of(like, rows, groups, sizes, offs=None, name="sizes"):
         given = _from_list(name, given)
     if not isinstance(given, torch.Tensor):
         raise TypeError(f"{name} is {type(given).__name__}: a tensor or a list is expected")
+    tensor(name, given)
     if given.dtype not in (torch.int32, torch.int64):
         raise TypeError(f"{name} is {given.dtype}: torch.int32 or torch.int64 is expected")
     if given.dim() != 1 or groups is not None and given.shape[0] != groups:
