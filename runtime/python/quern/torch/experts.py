@@ -38,6 +38,15 @@ def reason_against(recipe, **tensors):
     return None
 
 
+def cast(recipe, *weights):
+    """Weights in fp32, as a recipe without scales multiplies them under autocast to its type."""
+    wanted, kind = _NATIVE.get(recipe), weights[0].device.type
+    if wanted is None or kind == "meta" or not torch.is_autocast_enabled(kind) or \
+            torch.get_autocast_dtype(kind) != wanted:
+        return weights
+    return [w.to(wanted) if w.dtype == torch.float32 else w for w in weights]
+
+
 # -------------------------------------------------------------------------------------- products
 
 
