@@ -89,6 +89,14 @@ def test_activations(activation):
     compare(given, dy, 0.01, activation)
 
 
+@pytest.mark.parametrize("recompute", [False, True])
+def test_biases_without_probabilities(recompute):
+    """The backward pass reads no bias then, and has the gradients of both."""
+    given, dy = arrays()
+    del given["prob"]
+    compare(given, dy, 0.01, recompute=recompute)
+
+
 @pytest.mark.parametrize("layout", ["kn", "nk"])
 @pytest.mark.parametrize("recipe", ["bf16", "fp8_block", "mxfp8"])
 @pytest.mark.parametrize("recompute", [False, True])

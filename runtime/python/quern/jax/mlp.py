@@ -183,7 +183,7 @@ def _backward(spec, sizes, names):
 
 def _results(spec, names):
     found = ["dx"] + ["dw1", "dw2"] * spec.has_dw
-    found += ["dprob"] * ("prob" in names) + ["db1", "db2"] * ("b2" in names)
+    found += ["dprob"] * ("prob" in names) + ["db1", "db2"] * (" bias=1" in spec.line)
     return found + ["history"] * ("history" in names)
 
 
