@@ -6,7 +6,7 @@ import weakref
 
 import pytest
 import torch
-from conftest import DEVICE, Case, assert_near
+from conftest import DEVICE, Case, assert_near, shifted
 
 import quern.torch as qt
 
@@ -131,6 +131,36 @@ def test_weights_that_are_no_leaves():
     w = CASE.w.clone().requires_grad_() * 1
     with pytest.raises(ValueError, match="queue: weights must be leaves of autograd"):
         qt.grouped_mm(CASE.x, w, CASE.lengths, queue=qt.WgradQueue())
+
+
+@pytest.mark.parametrize("change", [
+    shifted, torch._neg_view, lambda t: t.transpose(-1, -2).contiguous().transpose(-1, -2)])
+@pytest.mark.parametrize("kind", ["mm", "mlp"])
+def test_operands_that_are_copied(kind, change):
+    """The copies of x live until the flush, and gradients reach the weights themselves."""
+    w2, found = torch.randn(4, 64, 24).bfloat16(), []
+    for queue in (None, qt.WgradQueue()):
+        x, *weights = (change(t).detach().requires_grad_() for t in (CASE.x, CASE.w, w2))
+        sizes = CASE.sizes()["sizes"]
+        y = qt.grouped_mm(x, weights[0], sizes, queue=queue) if kind == "mm" else \
+            qt.grouped_mlp(x, *weights, sizes, queue=queue)
+        y.backward(torch.ones_like(y))
+        del x, y
+        noise = torch.full((4, *CASE.x.shape), 7.0).bfloat16()  # where a copy was
+        if queue is not None:
+            queue.flush()
+        found.append([w.grad for w in weights[:1 if kind == "mm" else 2]])
+        del noise
+    assert all(map(torch.equal, *found))
+
+
+def test_autocast_of_leaves():
+    w, queue = CASE.w.float().requires_grad_(), qt.WgradQueue()
+    with torch.autocast(DEVICE, torch.bfloat16):
+        y = qt.grouped_mm(CASE.x, w, CASE.sizes()["sizes"], queue=queue)
+    y.backward(CASE.dy)
+    queue.flush()
+    assert torch.equal(w.grad, backward(None).grad.float())
 
 
 def test_many_queues():

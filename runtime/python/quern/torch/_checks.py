@@ -102,7 +102,10 @@ def _overlaps(t):
 
 def aligned(t, may_have_strides):
     """A tensor as kernels read it: rows without gaps, or with strides, at multiples of 16 bytes.
-    Others are copied, such as a slice that begins in the middle of 16 bytes, or shared rows."""
+    Others are copied, such as a slice that begins in the middle of 16 bytes, or shared rows; and
+    the negative views of torch, which only torch's own operators read as such."""
+    if not torch.compiler.is_compiling() and t.is_neg():
+        t = t.resolve_neg()
     if not t.is_contiguous():
         steps = t.stride()[:-1]
         if not may_have_strides or t.stride(-1) != 1 or _overlaps(t) or \

@@ -260,7 +260,7 @@ def grouped_linear(x, w, quantized, sizes=None, *, offs=None, recipe="bf16", bia
     gradient of w that was queued, or sum the gradient of x over ranks, in fp32."""
     if isinstance(w, Quantized):
         w, quantized = None, w
-    scaling = scaling_of(recipe)
+    scaling, leaf = scaling_of(recipe), w
     x, w = autocast(scaling, x, w)
     like = w if quantized is None else quantized
     _check_operands(x, w, quantized, recipe, scaling, state)
@@ -290,7 +290,7 @@ def grouped_linear(x, w, quantized, sizes=None, *, offs=None, recipe="bf16", bia
             raise ValueError(why_no_gradient("w", recipe, scaling))
         target = main_grad if addresses is None else addresses
         if queue is not None and target is None and sink is None:
-            sink = sink_of(w)
+            sink = sink_of(leaf)
         y = _GroupedMM.apply(flat, w, bias, prob, lengths, ends, out, dgrad_out, target, scale,
                              history, *arrays, options, queue, sink, ranks)
     else:

@@ -233,7 +233,7 @@ def mlp_linear(x, w1, w2, quantized1, quantized2, sizes=None, *, offs=None, reci
     x are tokens, and prob is [tokens, topk]."""
     if isinstance(w1, Quantized) and isinstance(w2, Quantized):
         w1, w2, quantized1, quantized2 = None, None, w1, w2
-    scaling = scaling_of(recipe)
+    scaling, leaves = scaling_of(recipe), (w1, w2)
     x, w1, w2 = autocast(scaling, x, w1, w2)
     like1, like2 = (w1, w2) if quantized1 is None else (quantized1, quantized2)
     check_operands(x, w1, w2, quantized1, quantized2, recipe, scaling, activation, state)
@@ -288,7 +288,7 @@ def mlp_linear(x, w1, w2, quantized1, quantized2, sizes=None, *, offs=None, reci
                 and quantized1.columnwise is None):
             raise ValueError(why_no_gradient("w1", recipe, scaling))
         if queue is not None and main_grad1 is None and sink is None:
-            sink = sink_of(w1, w2)
+            sink = sink_of(*leaves)
         y = _GroupedMLP.apply(flat, w1, w2, b1, b2, prob, residual, index, addresses, lengths, ends,
                               out, dgrad_out, main_grad1, main_grad2, scale, history, *arrays,
                               options, queue, sink)
