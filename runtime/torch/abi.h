@@ -49,6 +49,8 @@ typedef void qn_abi_kernel(qn_abi_value *stack, uint64_t inputs,
       (int64_t ndim, const int64_t *shape, const int64_t *strides,             \
        int32_t type, int32_t device, int32_t index, struct torch_tensor **))   \
     X(int32_t, aoti_torch_zero_, (struct torch_tensor *))                      \
+    X(int32_t, aoti_torch_clone,                                               \
+      (struct torch_tensor *, struct torch_tensor **))                         \
     X(int32_t, aoti_torch_delete_tensor_object, (struct torch_tensor *))       \
     X(int32_t, aoti_torch_as_strided,                                          \
       (struct torch_tensor *, const int64_t *shape, const int64_t *strides,    \

@@ -362,6 +362,22 @@ static int is_repeated(const struct tensor *t, int64_t axis)
     return t->shape[axis] > 1 && !t->strides[axis];
 }
 
+/* Compiled code gives slices that begin anywhere: those that a run only reads
+   are copied. A deferred run would outlive the copy. */
+static int align(struct call *c, const struct quern_operand *o)
+{
+    struct tensor *t = &c->given[o->arg], copy = {.handle = NULL};
+
+    if (!((uintptr_t)t->data & (o->alignment - 1)) || is_pointers(o, t) ||
+        c->queue || (o->written >> c->op->phase & 1))
+        return QUERN_OK;
+    if (qn_abi.aoti_torch_clone(t->handle, &copy.handle))
+        return fail(c, "%s: torch has no memory for an aligned copy", o->name);
+    qn_abi.aoti_torch_delete_tensor_object(t->handle);
+    *t = copy;
+    return look(c, o->name, t);
+}
+
 /* Rows, and matrices of 3 axes, may have any stride where that is allowed. */
 static int give(struct call *c, const struct quern_operand *o, int64_t rows)
 {
@@ -369,6 +385,8 @@ static int give(struct call *c, const struct quern_operand *o, int64_t rows)
     struct tensor *t = &c->given[o->arg];
     int code = check(c, o, rows);
 
+    if (!code)
+        code = align(c, o);
     if (code)
         return code;
     if (is_pointers(o, t))

@@ -89,6 +89,14 @@ def test_activations(activation):
     compare(given, dy, 0.01, activation)
 
 
+@pytest.mark.parametrize("recompute", [False, True])
+def test_biases_without_probabilities(recompute):
+    """The backward pass reads no bias then, and has the gradients of both."""
+    given, dy = arrays()
+    del given["prob"]
+    compare(given, dy, 0.01, recompute=recompute)
+
+
 @pytest.mark.parametrize("layout", ["kn", "nk"])
 @pytest.mark.parametrize("recipe", ["bf16", "fp8_block", "mxfp8"])
 @pytest.mark.parametrize("recompute", [False, True])
@@ -191,6 +199,17 @@ class Variable:
 
     def __jax_array__(self):
         return self.value
+
+
+@pytest.mark.parametrize("interleave", [3, 24])
+def test_any_run_that_divides_ffn(interleave):
+    given, _ = arrays()
+    x, w1, w2 = given["x"], given["w1"][:, :, :48], given["w2"][:, :24]
+    sizes = jnp.array(LENGTHS)
+    runs = w1.reshape(4, HIDDEN, 2, -1, interleave).swapaxes(2, 3).reshape(w1.shape)
+    found, expected = (qj.grouped_mlp(x, w, w2, sizes, interleave=run)
+                       for w, run in ((runs, interleave), (w1, 0)))
+    assert same(found, expected)
 
 
 def test_objects_that_are_arrays():

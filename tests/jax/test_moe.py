@@ -110,6 +110,21 @@ def test_layout_and_biases():
     assert_near(grads["b2"], jnp.einsum("tke,th->eh", chosen, dy.astype(jnp.float32)), 0.02)
 
 
+@pytest.mark.parametrize("prob", ["x", "y", None])
+def test_gradients_of_biases(prob):
+    """The backward pass reads no bias unless probabilities multiply h, and has both gradients."""
+    given, indices, dy = operands(), draw("dropped"), upstream()
+    given["b1"] = jax.random.normal(jax.random.key(8), (EXPERTS, 2 * FFN))
+    given["b2"] = jax.random.normal(jax.random.key(9), (EXPERTS, HIDDEN))
+    probs = given["probs"] if prob == "y" else jnp.ones_like(given["probs"])
+    if prob is None:
+        given["probs"] = None
+    _, grads = both(functools.partial(qj.moe, indices=indices, prob=prob or "h"), given, dy)
+    chosen = (indices[..., None] == jnp.arange(EXPERTS)) * probs[..., None]
+    assert_near(grads["b2"], jnp.einsum("tke,th->eh", chosen, dy.astype(jnp.float32)), 0.02)
+    assert bool(jnp.isfinite(grads["b1"]).all()) and bool(grads["b1"].any())
+
+
 def test_window_of_experts():
     """Two ranks with half of the experts each; also if `first` is an array."""
     given, indices = operands(), draw("dropped")

@@ -170,6 +170,25 @@ def test_export(case, tmp_path):
     subprocess.run([sys.executable, "-c", "import ml_dtypes\n" + text], check=True)
 
 
+def test_export_of_symbolic_sizes_is_refused(case):
+    from jax import export
+    m, k = export.symbolic_shape("m, k")
+    x, sizes = jax.ShapeDtypeStruct((m, 64), jnp.bfloat16), case.sizes
+    pairs = jax.ShapeDtypeStruct((m, 2), jnp.int32)
+    for name, shape, function, given in (
+            ("lhs", "m, 64", qj.ragged_dot, (x, case.w, sizes)),
+            ("lhs", "48, k", qj.ragged_dot, (jax.ShapeDtypeStruct((48, k), jnp.bfloat16),
+                                             case.w, sizes)),
+            ("x", "m, 64", qj.grouped_dense, (x, case.w, sizes)),
+            ("lhs", "m, 64", qj.grouped_gemm, (x, case.w)),
+            ("indices", "m, 2", lambda i: qj.route(i, 4), (pairs,)),
+            ("x", "m, 64", qj.permute, (x, pairs)),
+            ("x", "m, 64", lambda x, s: qj.grouped_quantize(x, "fp8_block", s), (x, sizes))):
+        with pytest.raises(NotImplementedError,
+                           match=rf"{name} has the shape \[{shape}\]: integers are expected"):
+            export.export(jax.jit(function))(*given)
+
+
 def test_threads(case):
     f = jax.jit(functools.partial(qj.ragged_dot, recipe="fp8_block"))
     expected, wrong = np.asarray(f(case.x, case.w, case.sizes), np.float32), []

@@ -21,6 +21,10 @@ WRONG = [
     ((X, W, SIZES[:1]), {}, ValueError, r"sizes has the shape \[1\]: \[2\] is expected"),
     ((X, W, SIZES.to("meta")), {}, ValueError, "sizes is on meta and the values on"),
     ((None, W, SIZES), {}, TypeError, "x is NoneType: a tensor is expected"),
+    ((X.to_sparse(), W, SIZES), {}, TypeError, "x is torch.sparse_coo: a dense tensor is expected"),
+    ((X, W.to_sparse(), SIZES), {}, TypeError, "w is torch.sparse_coo: a dense tensor is expected"),
+    ((torch.nested.nested_tensor([X, X], layout=torch.jagged), W, SIZES), {}, TypeError,
+     "x is nested: a dense tensor is expected"),
     ((X.float(), W, SIZES), {}, TypeError, "x is torch.float32: torch.bfloat16 is expected"),
     ((X, W[0], SIZES), {}, ValueError, "w has 2 axes: 3 are expected"),
     ((X[:, :16], W, SIZES), {}, ValueError, r"x has the shape \[15, 16\] and w .*: their last"),
@@ -100,7 +104,6 @@ WRONG_CALLS = [
     ({"a": X.float()}, "a is f32: bf16 is expected"),
     ({"a": X.flatten()}, r"a has the shape \[480\]: \[15, 32\] is expected"),
     ({"a": X.T.contiguous().T}, "a is not contiguous along its last axis"),
-    ({"a": torch.zeros(481).bfloat16()[1:].reshape(15, 32)}, "a is 0x.* must be a multiple of 16"),
     ({"lengths": SIZES.short()}, "lengths is another type: i32 or i64 is expected"),
     ({"lengths": torch.arange(4, dtype=torch.int32)[::2]}, "lengths is not contiguous"),
     ({"lengths": None}, "the groups have no sizes"),
@@ -113,6 +116,16 @@ WRONG_CALLS = [
 def test_product(change, sentence):
     with pytest.raises(RuntimeError, match=sentence):
         product(**change)
+
+
+def test_addresses_of_operators():
+    """Slices that are only read are copied; a result must begin at a multiple of 16 bytes."""
+    expected = product()
+    tokens = int(SIZES.sum())
+    assert torch.equal(product(a=shifted(X))[:tokens], expected[:tokens])
+    with pytest.raises(RuntimeError, match="d is 0x.*: it must be a multiple of 16"):
+        torch.ops.quern.product_("fprop bf16 d=bf16", 2, 15, 16, 32, X, None, None, W, None, None,
+                                 SIZES, None, None, None, shifted(expected))
 
 
 @pytest.mark.parametrize("argument, value", [

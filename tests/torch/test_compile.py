@@ -9,7 +9,7 @@ import zlib
 
 import pytest
 import torch
-from conftest import DEVICE, ROOT, Case, assert_near
+from conftest import DEVICE, ROOT, Case, assert_near, shifted
 from torch._dynamo.testing import CompileCounterWithBackend
 
 import quern
@@ -257,6 +257,38 @@ def test_what_cannot_be_compiled_runs_after_one_warning(name, reason):
     torch._dynamo.reset()
     with pytest.raises(Exception, match="quern.torch|in_eager|disable"):
         torch.compile(step, backend="aot_eager", fullgraph=True)(CASE.x)
+
+
+@pytest.mark.parametrize("kind", ["mm", "mlp", "moe"])
+@pytest.mark.parametrize("backend, recipe", [("aot_eager", "bf16"), ("inductor", "fp8_block")])
+def test_slices_that_are_not_aligned(kind, backend, recipe):
+    """Arguments, and slices that the graph makes, begin one element after memory of torch's."""
+    w2, prob, sizes = torch.randn(4, 64, 32).bfloat16(), torch.rand(48, 2), CASE.sizes()["sizes"]
+    indices = torch.randint(4, (48, 2))
+    given = (CASE.x[:48], CASE.w, w2, prob)
+
+    def inner(t):
+        return torch.cat([t.flatten()[:1], t.flatten()])[1:].view(t.shape)
+
+    def function(cut, *leaves):
+        x, w1, w2, prob = map(cut, leaves)
+        if kind == "mm":
+            return qt.grouped_mm(x, w1, sizes, recipe=recipe)
+        if kind == "mlp":
+            return qt.grouped_mlp(x, w1, w2, sizes, recipe=recipe, prob=prob[:, 1])
+        return qt.moe(x, indices, prob, w1, w2, recipe=recipe)
+
+    def step(function, change, cut):
+        leaves = [change(t).detach().requires_grad_() for t in given]
+        y = function(cut, *leaves)
+        y.backward(change(CASE.dy[:48]))
+        return [y, *[t.grad for t in leaves if t.grad is not None]]
+
+    same = torch.nn.Identity()
+    expected = step(function, torch.clone, same)
+    compiled = torch.compile(function, fullgraph=True, backend=backend)
+    for change, cut in ((shifted, same), (torch.clone, inner)):
+        assert all(map(torch.equal, step(compiled, change, cut), expected))
 
 
 def test_quantized_weights():

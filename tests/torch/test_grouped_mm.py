@@ -260,6 +260,45 @@ def test_values_of_fp32_that_are_not_aligned(case):
         assert torch.equal(found[:case.tokens], expected[:case.tokens])
 
 
+def batched_functions():
+    w2, sizes = torch.randn(4, 64, 24).bfloat16(), torch.tensor([10, 0, 33, 5])
+    a, b = torch.randn(4, 8, 64).bfloat16(), torch.randn(4, 48, 8).bfloat16()
+    pairs = torch.randint(4, (48, 2))
+    return {"mm": lambda x, w: qt.grouped_mm(x, w, sizes),
+            "mm fp8": lambda x, w: qt.grouped_mm(x, w, sizes, recipe="fp8_block"),
+            "mlp": lambda x, w: qt.grouped_mlp(x, w, w2, sizes),
+            "moe": lambda x, w: qt.moe(x, pairs, None, w, w2),
+            "lora": lambda x, w: qt.grouped_mm(x, w, sizes, lora=(a, b)),
+            "permute": lambda x, w: qt.permute(x, pairs.int()),
+            "combine": lambda x, w: qt.combine(x, torch.arange(48, dtype=torch.int32).view(24, 2))}
+
+
+@pytest.mark.parametrize("name", batched_functions())
+def test_batched_gradients_are_refused(case, name):
+    x = case.x[:48].clone().requires_grad_()
+    y = batched_functions()[name](x, case.w)
+    dy = torch.ones(3, *y.shape, dtype=y.dtype)
+    for call in (lambda: torch.autograd.grad(y, x, dy, is_grads_batched=True, retain_graph=True),
+                 lambda: torch.func.vmap(lambda d: torch.autograd.grad(y, x, d)[0])(dy)):
+        with pytest.raises(NotImplementedError, match="is_grads_batched=True, and torch.func"):
+            call()
+
+
+@pytest.mark.parametrize("kind", ["mm", "mlp"])
+def test_out_without_a_graph_has_another_version(case, kind):
+    """Who saved its old values must not compute a gradient with the new ones."""
+    factor, w2 = torch.ones((), requires_grad=True), torch.randn(4, 64, 24).bfloat16()
+    out = torch.zeros(case.rows, 48 if kind == "mm" else 64, dtype=torch.bfloat16)
+    saved = factor * out
+    with torch.no_grad():
+        if kind == "mm":
+            qt.grouped_mm(case.x, case.w, **case.sizes(), out=out)
+        else:
+            qt.grouped_mlp(case.x, case.w, w2, **case.sizes(), out=out)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        saved.sum().backward()
+
+
 @pytest.mark.parametrize("recipe", ["bf16", "mxfp8"])
 def test_transformations_of_torch_func_are_refused(case, recipe):
     """Their tensors have no memory; a gradient through vmap would be left out without a word."""
@@ -270,9 +309,11 @@ def test_transformations_of_torch_func_are_refused(case, recipe):
     for call in (lambda: torch.func.grad(lambda x: function(x).sum())(case.x),
                  lambda: torch.func.jvp(function, (case.x,), (case.x,)),
                  lambda: torch.func.vmap(function)(torch.stack([case.x] * 2)),
+                 lambda: torch.func.vmap(lambda s: qt.grouped_mm(case.x, case.w, s, recipe=recipe))(
+                     torch.stack([case.sizes()["sizes"]] * 2)),
                  lambda: torch.func.grad(lambda b: qt.grouped_mm(
                      case.x, case.w, **case.sizes(), recipe=recipe, bias=b).sum())(bias)):
-        with pytest.raises(NotImplementedError, match="(x|bias): the transformations of"):
+        with pytest.raises(NotImplementedError, match="(x|bias|sizes): the transformations of"):
             call()
 
 

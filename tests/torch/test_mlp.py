@@ -92,6 +92,18 @@ def test_interleave(interleave):
             reference(case, given, "swiglu", interleave), 2**-6)
 
 
+@pytest.mark.parametrize("interleave", [3, 24])
+def test_any_run_that_divides_ffn(interleave):
+    case, given = operands()
+    w1, w2 = torch.randn(4, 96, HIDDEN).to(BF16), torch.randn(4, HIDDEN, 48).to(BF16)
+    halves = w1.unflatten(1, (-1, 2, interleave)).transpose(1, 2).flatten(1, 3)
+    found, expected = (qt.grouped_mlp(case.x, w, w2, **case.sizes(), interleave=run)
+                       for w, run in ((w1, interleave), (halves, 0)))
+    assert torch.equal(found[:case.tokens], expected[:case.tokens])
+    with pytest.raises(RuntimeError, match="interleave=7 does not divide ffn=48"):
+        qt.grouped_mlp(case.x, w1, w2, **case.sizes(), interleave=7)
+
+
 @pytest.mark.parametrize("recipe", ["bf16", "fp8_block"])
 def test_callers_buffers_and_main_grads(recipe):
     case, given = operands()
@@ -164,6 +176,7 @@ WRONG = [
     ({"interleave": 7}, RuntimeError, "interleave"),
     ({"recipe": "fp8_tensor_delayed"}, ValueError, "use GroupedMLP"),
     ({"outside": 0}, ValueError, "outside is 0: None or 'zero'"),
+    ({"limit": None}, TypeError, "limit is None: a number is expected"),
 ]
 
 

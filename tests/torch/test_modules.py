@@ -8,11 +8,14 @@ import os
 import subprocess
 import sys
 import threading
+import warnings
 
 import pytest
 import torch
 import torch.distributed as dist
 from conftest import DEVICE, ROOT, Case, assert_near, in_threads, uses
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.checkpoint import checkpoint
 
 import quern.torch as qt
@@ -417,3 +420,51 @@ def test_state_of_delayed_scaling_stays_fp32(kind):
     assert module.scaling_scale.dtype == module.scaling_history.dtype == torch.float32
     assert (module.scaling_history == 1 / 3).all()
     assert torch.isfinite(module(x, sizes.to(DEVICE))).all()
+
+
+@pytest.mark.parametrize("is_fused", [False, True])
+def test_a_change_of_one_weight_before_the_backward_pass(is_fused):
+    """Separate weights that were copied have a version each; the gradient of x reads all."""
+    fc1, fc2 = (copy.deepcopy(make("linear", bias=False)) for _ in range(2))
+    sizes, x = CASE.sizes()["sizes"], CASE.x.clone().requires_grad_(not is_fused)
+    if is_fused:
+        modules = qt.Sequential(fc1, qt.Activation("relu"), fc2)
+        y = modules(x, sizes, sizes)
+    else:
+        y = fc2(x, sizes)
+    with torch.no_grad():
+        fc2.weight2.add_(1)
+    with pytest.raises(RuntimeError, match="the weights of expert 2 were changed in place"):
+        y.backward(CASE.dy)
+
+
+@pytest.mark.parametrize("recipe", ["bf16", "fp8_block"])
+def test_fake_tensors(recipe):
+    """Modules are made and functions called without memory, with a warning as an error."""
+    with FakeTensorMode(), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for kind in KINDS:
+            y = make(kind, recipe=recipe)(torch.empty(48, 64, dtype=BF16, requires_grad=True),
+                                          [10, 0, 33, 5])
+            y.sum().backward()
+            assert y.shape == (48, 64)
+        w1, w2 = torch.empty(4, 64, 64, dtype=BF16), torch.empty(4, 64, 32, dtype=BF16)
+        y = qt.moe(torch.empty(9, 64, dtype=BF16, requires_grad=True), torch.zeros(9, 2).long(),
+                   torch.empty(9, 2), w1, w2, recipe=recipe)
+        y.sum().backward()
+        assert y.shape == (9, 64)
+
+
+@pytest.mark.parametrize("recipe", ["bf16", "fp8_block"])
+@pytest.mark.parametrize("mode", ["real", "fake", "symbolic"])
+def test_make_fx(recipe, mode):
+    """The graph has the operators, and serves the sizes that it was traced with."""
+    w2, x, sizes = torch.randn(4, 64, 32).bfloat16(), CASE.x[:48], CASE.sizes()["sizes"]
+
+    def function(x, w1, w2, sizes):
+        return qt.grouped_mlp(qt.grouped_mm(x, w1, sizes, recipe=recipe), w1, w2, sizes,
+                              recipe=recipe)
+
+    graph = make_fx(function, tracing_mode=mode)(x, CASE.w, w2, sizes)
+    assert "quern.mlp_forward" in graph.code
+    assert torch.equal(graph(x, CASE.w, w2, sizes), function(x, CASE.w, w2, sizes))

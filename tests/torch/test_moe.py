@@ -167,6 +167,8 @@ def test_bad_input():
         qt.moe(x, indices.float(), probs, w1, w2)
     with pytest.raises(ValueError, match="probs"):
         qt.moe(x, indices, probs[:, :2], w1, w2)
+    with pytest.raises(TypeError, match=r"moe\(\) got an unexpected keyword argument 'residul'"):
+        qt.moe(x, indices, probs, w1, w2, residul=None)
     with pytest.raises(TypeError, match="offs: moe sorts the rows itself"):
         qt.moe(x, indices, probs, w1, w2, offs=indices)
     with pytest.raises(ValueError, match="37 rows are expected"):

@@ -6,7 +6,7 @@ import weakref
 
 import pytest
 import torch
-from conftest import DEVICE, Case, assert_near
+from conftest import DEVICE, Case, assert_near, shifted
 
 import quern.torch as qt
 
@@ -133,6 +133,36 @@ def test_weights_that_are_no_leaves():
         qt.grouped_mm(CASE.x, w, CASE.lengths, queue=qt.WgradQueue())
 
 
+@pytest.mark.parametrize("change", [
+    shifted, torch._neg_view, lambda t: t.transpose(-1, -2).contiguous().transpose(-1, -2)])
+@pytest.mark.parametrize("kind", ["mm", "mlp"])
+def test_operands_that_are_copied(kind, change):
+    """The copies of x live until the flush, and gradients reach the weights themselves."""
+    w2, found = torch.randn(4, 64, 24).bfloat16(), []
+    for queue in (None, qt.WgradQueue()):
+        x, *weights = (change(t).detach().requires_grad_() for t in (CASE.x, CASE.w, w2))
+        sizes = CASE.sizes()["sizes"]
+        y = qt.grouped_mm(x, weights[0], sizes, queue=queue) if kind == "mm" else \
+            qt.grouped_mlp(x, *weights, sizes, queue=queue)
+        y.backward(torch.ones_like(y))
+        del x, y
+        noise = torch.full((4, *CASE.x.shape), 7.0).bfloat16()  # where a copy was
+        if queue is not None:
+            queue.flush()
+        found.append([w.grad for w in weights[:1 if kind == "mm" else 2]])
+        del noise
+    assert all(map(torch.equal, *found))
+
+
+def test_autocast_of_leaves():
+    w, queue = CASE.w.float().requires_grad_(), qt.WgradQueue()
+    with torch.autocast(DEVICE, torch.bfloat16):
+        y = qt.grouped_mm(CASE.x, w, CASE.sizes()["sizes"], queue=queue)
+    y.backward(CASE.dy)
+    queue.flush()
+    assert torch.equal(w.grad, backward(None).grad.float())
+
+
 def test_many_queues():
     for _ in range(5000):
         qt.WgradQueue(1)
@@ -140,3 +170,46 @@ def test_many_queues():
     w = backward(queue)
     queue.flush()
     assert_near(w.grad, CASE.wgrad(CASE.dy, CASE.x))
+
+
+@pytest.mark.parametrize("kind", ["mm", "mlp"])
+@pytest.mark.parametrize("name", ["x", "dy", "lengths"])
+def test_a_change_in_place_before_the_flush(kind, name):
+    """autograd raises the same of tensors that it saved."""
+    queue, w1 = qt.WgradQueue(), CASE.w.clone().requires_grad_()
+    x, sizes = CASE.x.clone(), CASE.sizes()["sizes"]
+    if kind == "mm":
+        y = qt.grouped_mm(x, w1, sizes, queue=queue, layer=3)
+    else:
+        w2 = torch.randn(4, 64, 24).bfloat16().requires_grad_()
+        y = qt.grouped_mlp(x, w1, w2, sizes, queue=queue, layer=3)
+    dy = torch.zeros_like(y)
+    y.backward(dy)
+    {"x": x, "dy": dy, "lengths": sizes}[name].add_(0)
+    with pytest.raises(RuntimeError, match=f"flush: {name} of layer 3 was changed in place"):
+        queue.flush()
+    assert len(queue) > 0
+    queue.drop()
+    queue.flush()
+
+
+def test_a_change_in_place_before_backward_dw():
+    module = qt.GroupedLinear(4, 64, 48, bias=False, params_dtype=torch.bfloat16, device=DEVICE,
+                              delay_wgrad_compute=True)
+    x = CASE.x.clone()
+    module(x, CASE.sizes()["sizes"]).backward(CASE.dy)
+    x.add_(0)
+    with pytest.raises(RuntimeError, match="backward_dw: x of layer 0 was changed in place"):
+        module.backward_dw()
+
+
+def test_only_work_that_is_launched_is_checked():
+    queue, x = qt.WgradQueue(), CASE.x.clone()
+    first = backward(queue, 0)
+    w = CASE.w.clone().requires_grad_()
+    qt.grouped_mm(x, w, CASE.sizes()["sizes"], queue=queue, layer=1).backward(CASE.dy)
+    x.add_(0)
+    queue.flush(most=1)
+    assert first.grad is not None
+    with pytest.raises(RuntimeError, match="x of layer 1"):
+        queue.flush()

@@ -77,6 +77,25 @@ def test_model_equals_eager(name, recipe, least):
 
 
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_autocast_of_weights_in_fp32(name, is_compiled):
+    """As a trainer of transformers has it with bf16=True: quern computes, without a warning."""
+    model = make(name, torch.float32)
+
+    def function(*args, **more):
+        with torch.autocast(IDS.device.type, torch.bfloat16):
+            return model(*args, **more)
+
+    loss, expected = step(model, function)
+    with qt.install("transformers", model), warnings.catch_warnings():
+        warnings.filterwarnings("error", message="quern")
+        found_loss, found = step(model, torch.compile(function, backend="aot_eager")
+                                 if is_compiled else function)
+    assert abs(found_loss - loss) < 0.01 * loss and found[0].dtype == torch.float32
+    assert_ratio(found, expected, 30)
+
+
+@pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("only", [None, [1, 4], [0, 2, 5]])
 def test_experts_equal_eager(name, only):
     """Values and every gradient, with experts that have no token."""

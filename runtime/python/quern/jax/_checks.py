@@ -14,11 +14,17 @@ PRECISIONS = (None, "default", "DEFAULT", lax.Precision.DEFAULT,
 
 
 def array(name, value):
-    """An array of jax's, also from numpy's, or an object with __jax_array__."""
+    """An array of jax's, also from numpy's, or an object with __jax_array__; its sizes are
+    integers."""
     try:
-        return jnp.asarray(value)
+        value = jnp.asarray(value)
     except TypeError as error:
         raise TypeError(f"{name} is {type(value).__name__}: an array is expected") from error
+    if not all(isinstance(size, int) for size in value.shape):
+        raise NotImplementedError(
+            f"{name} has the shape [{', '.join(map(str, value.shape))}]: integers are expected, "
+            "for which calls are planned. Export a program for each, instead of symbolic sizes")
+    return value
 
 
 def values(name, value, ndim, dtype=None):

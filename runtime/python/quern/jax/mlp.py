@@ -2,6 +2,7 @@
 """grouped_mlp: both layers of each expert and the activation between them."""
 
 import functools
+import re
 import typing
 
 import jax
@@ -77,6 +78,7 @@ def _operands(spec, sizes, given, reads):
 
 @functools.lru_cache(maxsize=None)
 def read_by(line, phase):
+    line = re.sub(" interleave=[^ ]*", "", line)  # it need not divide this ffn
     return {o.name for o in quern.describe(line + " g=1 m=128 hidden=128 ffn=128").values()
             if o.read >> phase & 1}
 
@@ -181,7 +183,7 @@ def _backward(spec, sizes, names):
 
 def _results(spec, names):
     found = ["dx"] + ["dw1", "dw2"] * spec.has_dw
-    found += ["dprob"] * ("prob" in names) + ["db1", "db2"] * ("b2" in names)
+    found += ["dprob"] * ("prob" in names) + ["db1", "db2"] * (" bias=1" in spec.line)
     return found + ["history"] * ("history" in names)
 
 

@@ -8,10 +8,21 @@ from quern.torch._ops import WORDS
 VALUES = "bfloat16, float16 or float32"
 
 
+def address(t):
+    """The first byte of a tensor; 0: it is a fake one or traced, without memory of its own, and
+    operators copy slices that are not aligned."""
+    if torch.compiler.is_compiling() or type(t) not in (torch.Tensor, torch.nn.Parameter):
+        return 0
+    return t.data_ptr()
+
+
 def tensor(name, t):
     """A tensor, and none of torch.func's, which have no memory that an operator could read."""
     if not isinstance(t, torch.Tensor):
         raise TypeError(f"{name} is {type(t).__name__}: a tensor is expected")
+    if t.layout != torch.strided or t.is_nested:
+        raise TypeError(f"{name} is {'nested' if t.is_nested else t.layout}: a dense tensor is "
+                        "expected")
     if not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active() and \
             torch._C._functorch.is_functorch_wrapped_tensor(t):
         raise NotImplementedError(f"{name}: the transformations of torch.func are not supported; "
@@ -54,8 +65,8 @@ def buffer(name, t, shape, like, dtypes, at_16=True):
         raise ValueError(f"{name} is {t.dtype}: {' or '.join(map(str, dtypes))} is expected")
     if not t.is_contiguous():
         raise ValueError(f"{name} is not contiguous")
-    if at_16 and not torch.compiler.is_compiling() and t.data_ptr() % 16:
-        raise ValueError(f"{name} begins at {t.data_ptr():#x}: a multiple of 16 is expected")
+    if at_16 and address(t) % 16:
+        raise ValueError(f"{name} begins at {address(t):#x}: a multiple of 16 is expected")
     if t.requires_grad:
         raise ValueError(f"{name} requires a gradient: a buffer must not")
 
@@ -71,6 +82,13 @@ def results(x, n, dtype, out, dgrad_out, outside):
     return out.detach()
 
 
+def written(out):
+    """Tell autograd of memory of the caller's that was written without a graph, so that it finds
+    who saved the old values."""
+    if out is not None and not torch.compiler.is_compiling():
+        torch.autograd.graph.increment_version(out)
+
+
 def _overlaps(t):
     """Whether rows or matrices share memory, as after expand()."""
     least = 1
@@ -84,15 +102,27 @@ def _overlaps(t):
 
 def aligned(t, may_have_strides):
     """A tensor as kernels read it: rows without gaps, or with strides, at multiples of 16 bytes.
-    Others are copied, such as a slice that begins in the middle of 16 bytes, or shared rows."""
+    Others are copied, such as a slice that begins in the middle of 16 bytes, or shared rows; and
+    the negative views of torch, which only torch's own operators read as such."""
+    if not torch.compiler.is_compiling() and t.is_neg():
+        t = t.resolve_neg()
     if not t.is_contiguous():
         steps = t.stride()[:-1]
         if not may_have_strides or t.stride(-1) != 1 or _overlaps(t) or \
                 any(n * t.itemsize % 16 for n in steps):
             return t.contiguous()
-    if not torch.compiler.is_compiling() and t.data_ptr() % 16:
+    if address(t) % 16:
         return t.clone(memory_format=torch.contiguous_format)
     return t
+
+
+def gradient(dy):
+    """A gradient that a backward pass was given, as kernels read it."""
+    if not torch.compiler.is_compiling() and (torch._C._functorch.is_legacy_batchedtensor(dy) or
+                                              torch._C._functorch.is_functorch_wrapped_tensor(dy)):
+        raise NotImplementedError("is_grads_batched=True, and torch.func around a backward pass, "
+                                  "are not supported: call torch.autograd.grad for each gradient")
+    return aligned(dy, False)
 
 
 def dtype_of(name, dtype):
@@ -112,6 +142,7 @@ def sizes_of(like, rows, groups, sizes, offs=None, name="sizes"):
         given = _from_list(name, given)
     if not isinstance(given, torch.Tensor):
         raise TypeError(f"{name} is {type(given).__name__}: a tensor or a list is expected")
+    tensor(name, given)
     if given.dtype not in (torch.int32, torch.int64):
         raise TypeError(f"{name} is {given.dtype}: torch.int32 or torch.int64 is expected")
     if given.dim() != 1 or groups is not None and given.shape[0] != groups:
@@ -135,6 +166,8 @@ def _copied(name, given, rows, like):
     if like.device.type == "cuda" and torch.cuda.is_current_stream_capturing():
         raise RuntimeError(f"{name} is in host memory, which a CUDA graph would freeze: give a "
                            "tensor on the device while a stream captures")
+    if type(given) is not torch.Tensor:  # a fake tensor, without values
+        return given.to(like.device)
     steps = torch.diff(given, prepend=given.new_zeros(1)) if name == "offs" else given
     if steps.numel() and int(steps.min()) < 0:
         raise ValueError(f"{name}: an expert has {int(steps.min())} rows")

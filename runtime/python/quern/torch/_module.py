@@ -34,9 +34,9 @@ def local(t):
 def are_adjacent(tensors):
     """Whether contiguous tensors follow each other in one allocation."""
     first = tensors[0]
-    size, start = first.nbytes, first.data_ptr()
-    if not size or [t.data_ptr() for t in tensors] != [start + i * size
-                                                       for i in range(len(tensors))]:
+    size, start = first.nbytes, _checks.address(first)
+    if not size or [_checks.address(t) for t in tensors] != [start + i * size
+                                                             for i in range(len(tensors))]:
         return False
     if not all(t.dtype == first.dtype and t.is_contiguous() for t in tensors):
         return False
@@ -53,21 +53,31 @@ def as_one(tensors):
 class _Weights(torch.autograd.Function):
     """Parameters as one tensor. If main_grad takes their gradient, grad_added_to_main_grad tells
     Megatron's hooks so, and they get a gradient of undefined values, or of zeros if
-    zero_out_wgrad."""
+    zero_out_wgrad. Adjacent parameters have a version each, of which autograd sees only the
+    first's: if the gradient of the tokens reads them, is_read, their versions are compared here."""
 
     @staticmethod
-    def forward(ctx, is_fused, *weights):
+    def forward(ctx, is_fused, is_read, *weights):
         ctx.set_materialize_grads(False)
         ctx.weights, ctx.count = weights if is_fused else (), len(weights)
+        ctx.seen = []
         if len(weights) == 1:
             return weights[0].detach()
-        return as_one(weights) if are_adjacent(weights) else torch.stack(weights)
+        if not are_adjacent(weights):
+            return torch.stack(weights)
+        if is_read:
+            ctx.seen = [(w, w._version) for w in weights]
+        return as_one(weights)
 
     @staticmethod
     def backward(ctx, dw):
+        for i, (w, version) in enumerate(ctx.seen):
+            if w._version != version:
+                raise RuntimeError(f"the weights of expert {i} were changed in place between the "
+                                   "forward and the backward pass, which reads them")
         if dw is None:
-            return None, *([_dummy(w) for w in ctx.weights] or [None] * ctx.count)
-        return None, *((dw,) if ctx.count == 1 else dw.unbind(0))
+            return None, None, *([_dummy(w) for w in ctx.weights] or [None] * ctx.count)
+        return None, None, *((dw,) if ctx.count == 1 else dw.unbind(0))
 
 
 def _dummy(w):
@@ -77,14 +87,15 @@ def _dummy(w):
     return torch.zeros_like(w) if getattr(w, "zero_out_wgrad", False) else torch.empty_like(w)
 
 
-def one_of(weights, is_fused):
-    """A list of parameters as one tensor, that has their gradients."""
+def one_of(weights, is_fused, is_read=False):
+    """A list of parameters as one tensor, that has their gradients. is_read: the backward pass
+    reads it."""
     weights = [local(w) for w in weights]
     if torch.compiler.is_compiling():
         return weights[0] if len(weights) == 1 else torch.stack(weights)
     if len(weights) == 1 and not is_fused:
         return weights[0]
-    return _Weights.apply(is_fused, *weights)
+    return _Weights.apply(is_fused, is_read and not weights[0].is_inference(), *weights)
 
 
 _modules, _keys = weakref.WeakValueDictionary(), itertools.count()
@@ -147,6 +158,10 @@ class Experts(torch.nn.Module):
             return [] if t is None else [t]
         found = [self._parameters.get(name + str(i)) for i in range(self._lists[name])]
         return [getattr(self, name + str(i)) if t is None else t for i, t in enumerate(found)]
+
+    def _is_read(self, name):
+        """Whether products read a list's weights themselves, no quantized tensor or cast."""
+        return self._scaling.w == 1 and self._list(name)[0].dtype == self._scaling.type
 
     def _pack(self):
         """Give the parameters of each list one allocation again, after they were moved."""
@@ -231,11 +246,12 @@ class Experts(torch.nn.Module):
         self._cache[name] = Quantized(*arrays, tuple(w.shape), self.recipe, "w", w.dtype)
         return self._cache[name]
 
-    def _add_state(self, count):
+    def _add_state(self, count, device):
         """Buffers of delayed scaling for so many tensors."""
         if self._scaling.slots:
-            self.register_buffer("scaling_scale", torch.ones(count, 2))
-            self.register_buffer("scaling_history", torch.zeros(count, self._scaling.slots))
+            self.register_buffer("scaling_scale", torch.ones(count, 2, device=device))
+            self.register_buffer("scaling_history", torch.zeros(
+                count, self._scaling.slots, device=device))
 
     def _state(self, kinds, is_first):
         """Scale and history, after the next scales were chosen at the start of a step. kinds: which

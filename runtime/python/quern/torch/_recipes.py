@@ -2,6 +2,7 @@
 """Facts about a recipe and a line, from the library's tables."""
 
 import functools
+import re
 
 import torch
 
@@ -35,6 +36,7 @@ def read_by(line, phase):
 
 @functools.lru_cache(maxsize=None)
 def _find_read(line, phase):
+    line = re.sub(" interleave=[^ ]*", "", line)  # it need not divide this ffn
     numbers = " g=1 m=128 hidden=128 ffn=128" + " topk=1" * line.startswith("moe")
     return tuple(operand.name.replace(".", "_") for operand in
                  quern.describe(line + numbers).values() if operand.read >> phase & 1)

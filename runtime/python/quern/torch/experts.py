@@ -8,6 +8,7 @@ import torch
 
 import quern
 import quern.torch as qt
+from quern.torch import _checks
 from quern.torch._checks import VALUES
 from quern.torch._ops import WORDS
 from quern.torch.functions import product
@@ -37,6 +38,15 @@ def reason_against(recipe, **tensors):
     return None
 
 
+def cast(recipe, *weights):
+    """Weights in fp32, as a recipe without scales multiplies them under autocast to its type."""
+    wanted, kind = _NATIVE.get(recipe), weights[0].device.type
+    if wanted is None or kind == "meta" or not torch.is_autocast_enabled(kind) or \
+            torch.get_autocast_dtype(kind) != wanted:
+        return weights
+    return [w.to(wanted) if w.dtype == torch.float32 else w for w in weights]
+
+
 # -------------------------------------------------------------------------------------- products
 
 
@@ -60,7 +70,7 @@ class _Transposed(torch.autograd.Function):
     def backward(ctx, dy):
         x, w, ends = ctx.saved_tensors
         g, k, n = w.shape
-        m, dy, dx, dw = x.shape[0], dy.contiguous(), None, None
+        m, dy, dx, dw = x.shape[0], _checks.gradient(dy), None, None
         if ctx.needs_input_grad[0]:
             dx = _unscaled(f"fprop {ctx.recipe} outside=zero", g, m, k, n, dy, w, ends)
         if ctx.needs_input_grad[1]:

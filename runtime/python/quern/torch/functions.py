@@ -52,7 +52,7 @@ class _GroupedMM(torch.autograd.Function):
         o, (need_x, need_w, need_bias, need_prob) = ctx.options, ctx.needs
         dgrad_out, main_grad, scale, history = ctx.buffers
         scaling, m, g = o.scaling, dy.shape[0], (ends if lengths is None else lengths).shape[0]
-        dy = _checks.aligned(dy if scaling.dy > 1 else dy.to(scaling.type), False)
+        dy = _checks.gradient(dy if scaling.dy > 1 else dy.to(scaling.type))
         row = column = (dy, None, None)
         dx = dw = dbias = dprob = None
         if scaling.dy > 1 and (need_x or need_w):
@@ -260,7 +260,7 @@ def grouped_linear(x, w, quantized, sizes=None, *, offs=None, recipe="bf16", bia
     gradient of w that was queued, or sum the gradient of x over ranks, in fp32."""
     if isinstance(w, Quantized):
         w, quantized = None, w
-    scaling = scaling_of(recipe)
+    scaling, leaf = scaling_of(recipe), w
     x, w = autocast(scaling, x, w)
     like = w if quantized is None else quantized
     _check_operands(x, w, quantized, recipe, scaling, state)
@@ -290,11 +290,12 @@ def grouped_linear(x, w, quantized, sizes=None, *, offs=None, recipe="bf16", bia
             raise ValueError(why_no_gradient("w", recipe, scaling))
         target = main_grad if addresses is None else addresses
         if queue is not None and target is None and sink is None:
-            sink = sink_of(w)
+            sink = sink_of(leaf)
         y = _GroupedMM.apply(flat, w, bias, prob, lengths, ends, out, dgrad_out, target, scale,
                              history, *arrays, options, queue, sink, ranks)
     else:
         y = fprop(flat, w, bias, prob, lengths, ends, out, scale, history, arrays, options)[0]
+        _checks.written(out)
     return y if x.dim() == 2 else y.reshape(*rows, n)
 
 

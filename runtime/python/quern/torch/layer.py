@@ -35,7 +35,7 @@ class _Permute(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx, drows):
         inverse, x, prob = (*ctx.saved_tensors, None, None)[:3]
-        drows, dx, dprob = drows.contiguous(), None, None
+        drows, dx, dprob = _checks.gradient(drows), None, None
         if ctx.needs_input_grad[0]:
             dx = move(ops.combine, "combine", drows, inverse, prob)
         if ctx.needs_input_grad[2]:
@@ -54,7 +54,7 @@ class _Combine(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx, dy):
         inverse, rows, prob = (*ctx.saved_tensors, None, None)[:3]
-        d, dprob = dy.contiguous(), None
+        d, dprob = _checks.gradient(dy), None
         if prob is None:
             drows = move(ops.permute, "permute", d, inverse)
         else:
@@ -97,6 +97,7 @@ def _check(name, values, inverse, prob, rows):
     if (not isinstance(inverse, torch.Tensor) or inverse.dtype != torch.int32
             or inverse.dim() != 2):
         raise TypeError("inverse: a tensor [tokens, topk] of int32 is expected, as route makes it")
+    _checks.tensor("inverse", inverse)
     m, topk = inverse.shape
     if values.shape[0] != (m * topk if rows else m):
         raise ValueError(f"{name} has the shape {list(values.shape)} and inverse {[m, topk]}: "
@@ -130,6 +131,10 @@ def move_each(values, inverse):
     return permute(values.float().reshape(-1, 1), inverse.reshape(-1, 1)).reshape(-1)
 
 
+_MORE = {"recipe", "activation", "b1", "b2", "lora1", "lora2", "lora_scaling", "interleave",
+         "recompute", "limit", "slope", "shift", "main_grad1", "main_grad2", "queue", "layer"}
+
+
 def moe(x, indices, probs, w1, w2, *, prob="h", first=0, experts=None, residual=None, **more):
     """A layer's experts, from tokens to tokens: the sum over a token's choices of its experts' MLPs.
 
@@ -148,7 +153,11 @@ def moe(x, indices, probs, w1, w2, *, prob="h", first=0, experts=None, residual=
     for name in ("sizes", "offs", "out", "dgrad_out", "outside"):
         if name in more:
             raise TypeError(f"{name}: moe sorts the rows itself")
+    for name in more:
+        if name not in _MORE:
+            raise TypeError(f"moe() got an unexpected keyword argument {name!r}")
     check_indices(indices)
+    _checks.tensor("indices", indices)
     _checks.values("x", x)
     tokens = x.shape[:-1].numel()
     if indices.shape[0] != tokens:

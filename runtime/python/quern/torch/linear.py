@@ -77,8 +77,7 @@ class GroupedLinear(Experts):
         if bias:
             self._add("bias", *((None, (num_gemms, n)) if single_grouped_bias else
                                 (num_gemms, (n,))), dtype, device)
-        self._add_state(3)
-        self.to(device)
+        self._add_state(3, device)
         if device.type != "meta":
             self.reset_parameters()
         if delay_wgrad_compute:
@@ -123,7 +122,8 @@ class GroupedLinear(Experts):
         if not torch.compiler.is_compiling() or isinstance(m_splits, torch.Tensor):
             m_splits, _ = _checks.sizes_of(inp, rows, self.num_gemms, m_splits, name="m_splits")
         main_grad, addresses, overwrite = self._main_grad()
-        w = one_of(self._list("weight"), main_grad is not None)
+        w = one_of(self._list("weight"), main_grad is not None,
+                   inp.requires_grad and self._is_read("weight"))
         if self._scaling.w == 1 and w.dtype != self._scaling.type:
             w = w.to(self._scaling.type)
         state = self._state((0, 1, 2), is_first_microbatch)

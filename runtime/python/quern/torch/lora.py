@@ -10,7 +10,7 @@ from quern.torch import _checks, _compile
 from quern.torch import functions as f
 from quern.torch._ops import WORDS, ops
 from quern.torch._recipes import recipe_of, scaling_of
-from quern.torch.mlp import check_operands
+from quern.torch.mlp import check_operands, limits_of
 from quern.torch.quantized import Quantized
 
 
@@ -37,7 +37,7 @@ class _AdaptedMM(torch.autograd.Function):
         x, a, b, t, w0, w1, w2, scale, lengths, ends, prob, bias = ctx.saved_tensors
         need_x, need_a, need_b, need_w, need_bias, need_prob = ctx.need
         o, dx, dt = ctx.options, None, None
-        dy = _checks.aligned(dy.to(o.scaling.type), False)
+        dy = _checks.gradient(dy.to(o.scaling.type))
         m, g, rank = dy.shape[0], a.shape[0], a.shape[1]
         recipe = recipe_of(o.scaling.type) if o.scaling.is_packed else o.recipe
 
@@ -157,7 +157,7 @@ class _Activate(torch.autograd.Function):
         words, limits, outside = ctx.rest
         line = _cast_line("dy", pre, prob, words) + ("" if prob is None else " dprob=1")
         dpre, dprob = ops.activate_backward(
-            line, *_groups(pre, lengths, ends), pre.shape[1], _checks.aligned(dh, False), lengths,
+            line, *_groups(pre, lengths, ends), pre.shape[1], _checks.gradient(dh), lengths,
             ends, pre, prob, *limits)
         if prob is not None and outside is not None:
             end = lengths.sum() if ends is None else ends[-1]
@@ -200,6 +200,6 @@ def adapted_mlp(x, w1, w2, sizes, lora1, lora2, lora_scaling, *, offs, recipe, a
     pre = f.grouped_mm(flat, w1, lengths, bias=b1, lora=lora1, **more)
     words = f"activation={activation}" + (f" interleave={interleave}" if interleave else "")
     h = _Activate.apply(pre, prob, lengths, ends, words, activation in GATED,
-                        tuple(map(float, limits)), outside)
+                        limits_of(limits), outside)
     y = f.grouped_mm(h, w2, lengths, bias=b2, prob=None if b2 is None else prob, lora=lora2, **more)
     return y if x.dim() == 2 else y.reshape(*rows, hidden)

@@ -74,7 +74,7 @@ class _GroupedMLP(torch.autograd.Function):
         kept = dict(zip(ctx.names, rest))
         o, (need_x, need_w, need_b1, need_b2, need_prob) = ctx.options, ctx.need
         dgrad_out, main_grad1, main_grad2, scale, history = ctx.buffers
-        dy = _checks.aligned(dy.to(DTYPES[o.x]), False)
+        dy = _checks.gradient(dy.to(DTYPES[o.x]))
         common = dict(ctx.shapes, saved=saved, random=_random(o.scaling, dy), scale=scale,
                       history=history)
         if o.kind == "mlp":
@@ -233,7 +233,7 @@ def mlp_linear(x, w1, w2, quantized1, quantized2, sizes=None, *, offs=None, reci
     x are tokens, and prob is [tokens, topk]."""
     if isinstance(w1, Quantized) and isinstance(w2, Quantized):
         w1, w2, quantized1, quantized2 = None, None, w1, w2
-    scaling = scaling_of(recipe)
+    scaling, leaves = scaling_of(recipe), (w1, w2)
     x, w1, w2 = autocast(scaling, x, w1, w2)
     like1, like2 = (w1, w2) if quantized1 is None else (quantized1, quantized2)
     check_operands(x, w1, w2, quantized1, quantized2, recipe, scaling, activation, state)
@@ -274,7 +274,7 @@ def mlp_linear(x, w1, w2, quantized1, quantized2, sizes=None, *, offs=None, reci
     line += "" if route is None else route.words
     options = Options(kind, recipe, scaling, WORDS[x.dtype], line,
                       " beta=1" if main_grad1 is not None and not overwrite else "", WORDS[dw],
-                      groups, wide, hidden, ffn, tuple(map(float, limits)), layer)
+                      groups, wide, hidden, ffn, limits_of(limits), layer)
     arrays = (None,) * 12 if quantized1 is None else (*quantized1[:6], *quantized2[:6])
     scale, history = state or (None, None)
     wanted = torch.is_grad_enabled() and any(
@@ -288,14 +288,22 @@ def mlp_linear(x, w1, w2, quantized1, quantized2, sizes=None, *, offs=None, reci
                 and quantized1.columnwise is None):
             raise ValueError(why_no_gradient("w1", recipe, scaling))
         if queue is not None and main_grad1 is None and sink is None:
-            sink = sink_of(w1, w2)
+            sink = sink_of(*leaves)
         y = _GroupedMLP.apply(flat, w1, w2, b1, b2, prob, residual, index, addresses, lengths, ends,
                               out, dgrad_out, main_grad1, main_grad2, scale, history, *arrays,
                               options, queue, sink)
     else:
         y = forward(flat, w1, w2, b1, b2, prob, residual, index, addresses, lengths, ends, out,
                     scale, history, arrays, options)[0]
+        _checks.written(out)
     return y if x.dim() == 2 else y.reshape(*rows, hidden)
+
+
+def limits_of(limits):
+    for name, value in zip(("limit", "slope", "shift"), limits):
+        if value is None:
+            raise TypeError(f"{name} is None: a number is expected")
+    return tuple(map(float, limits))
 
 
 def check_operands(x, w1, w2, quantized1, quantized2, recipe, scaling, activation, state):

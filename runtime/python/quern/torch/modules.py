@@ -44,8 +44,7 @@ class GroupedMLP(Experts):
             shapes.update(b1=(num_experts, wide), b2=(num_experts, hidden))
         for name, shape in shapes.items():
             self._add(name, None, shape, dtype, device)
-        self._add_state(6)
-        self.to(device)
+        self._add_state(6, device)
         if device.type != "meta":
             self.reset_parameters()
         if delay_wgrad_compute:
@@ -283,7 +282,8 @@ def _run_fused(x, modules, extra, options):
     first, activation, last = modules
     is_first = options[0].get("is_first_microbatch")
     (main1, _, overwrite), (main2, _, _) = first._main_grad(), last._main_grad()
-    weights = [one_of(fc._list("weight"), main1 is not None) for fc in (first, last)]
+    weights = [one_of(fc._list("weight"), main1 is not None, need and fc._is_read("weight"))
+               for fc, need in ((first, x.requires_grad), (last, True))]
     if first._scaling.w == 1:
         weights = [w if w.dtype == fc._scaling.type else w.to(fc._scaling.type)
                    for fc, w in zip((first, last), weights)]

@@ -17,7 +17,27 @@ class _Entry(typing.NamedTuple):
     tensors: tuple
     stream: typing.Any  # CUDA: the one that made the operands
     event: typing.Any  # CUDA: when they are complete
+    seen: tuple  # of _noted
     done: typing.Any  # called after the launch, or None
+
+
+def _noted(layer, **tensors):
+    """The tensors that deferred work reads, with versions, as autograd has of those it saves."""
+    return tuple((name, layer, t, t._version) for name, t in tensors.items()
+                 if isinstance(t, torch.Tensor) and not t.is_inference())
+
+
+def _check_unchanged(function, seen):
+    for name, layer, t, version in seen:
+        if t._version != version:
+            raise RuntimeError(f"{function}: {name} of layer {layer} was changed in place after "
+                               "the backward pass that deferred its weight gradient: flush before "
+                               "that, or give a copy")
+
+
+def _read_by_mlp(layer, operands):
+    return _noted(layer, **{name: operands.get(name)
+                            for name in ("dy", "x", "saved", "pending", "lengths", "ends")})
 
 
 class WgradQueue:
@@ -65,31 +85,34 @@ class WgradQueue:
         """Defer a product of this line into d; done is called after its launch."""
         ops.defer_product(self._handle, layer, line, *numbers, *dy, *x, lengths, ends, None, None,
                           d)
-        self._keep(layer, 1, (*dy, *x, lengths, ends, d), done)
+        self._keep(layer, 1, (*dy, *x, lengths, ends, d),
+                   _noted(layer, dy=dy[0], x=x[0], lengths=lengths, ends=ends), done)
 
     def put_mlp(self, kind, layer, operands, dw1, dw2, done):
         """Defer the weight gradients of an MLP: the operands of defer_mlp, or with kind "moe" of
         defer_moe, by their names."""
         defer = getattr(ops, f"defer_{kind}")
         defer(queue=self._handle, layer=layer, **operands, dw1=dw1, dw2=dw2)
-        self._keep(layer, 2, (*operands.values(), dw1, dw2), done)
+        self._keep(layer, 2, (*operands.values(), dw1, dw2), _read_by_mlp(layer, operands), done)
 
-    def _keep(self, layer, products, tensors, done):
+    def _keep(self, layer, products, tensors, seen, done):
         tensors = tuple(t for t in tensors if isinstance(t, torch.Tensor))
         stream = event = None
         if tensors[0].is_cuda:
             stream = torch.cuda.current_stream(tensors[0].device)
             event = stream.record_event()
-        self._entries.append(_Entry(layer, products, tensors, stream, event, done))
+        self._entries.append(_Entry(layer, products, tensors, stream, event, seen, done))
 
     def flush(self, layer=None, most=0):
         """Launch pending work of a layer, or of all, oldest first: `most` products, or all if 0.
 
-        RuntimeError if the layer has no pending work or another layer's must come first. Work that
-        has not been launched then stays in the queue.
+        RuntimeError if the layer has no pending work, another layer's must come first, or a tensor
+        that the work reads was changed in place since. Work that has not been launched then stays
+        in the queue.
         """
         if not self._entries and layer is None:
             return
+        self._check(layer, most)
         device = next(iter(self._entries)).tensors[0].device if self._entries else None
         stream = torch.cuda.current_stream(device) if device and device.type == "cuda" else None
         if stream is not None:
@@ -104,6 +127,13 @@ class WgradQueue:
             self._last = None if is_captured else (stream.record_event(), stream)
         if failed:
             raise RuntimeError(error)
+
+    def _check(self, layer, most):
+        left = most if most > 0 else self.capacity
+        for entry in self._entries:
+            if left > 0 and layer in (None, entry.layer):
+                _check_unchanged("flush", entry.seen)
+                left -= entry.products
 
     def _wait(self, stream):
         if self._last is not None and self._last[1] != stream:
@@ -151,15 +181,19 @@ class Later:
 
     def put_product(self, layer, line, numbers, dy, x, lengths, ends, d, done):
         self._waiting.append((functools.partial(
-            ops.product_, line, *numbers, *dy, *x, lengths, ends, None, None, d), done))
+            ops.product_, line, *numbers, *dy, *x, lengths, ends, None, None, d),
+            _noted(layer, dy=dy[0], x=x[0], lengths=lengths, ends=ends), done))
 
     def put_mlp(self, kind, layer, operands, dw1, dw2, done):
         self._waiting.append((functools.partial(
-            getattr(ops, f"{kind}_wgrad_"), **operands, dw1=dw1, dw2=dw2), done))
+            getattr(ops, f"{kind}_wgrad_"), **operands, dw1=dw1, dw2=dw2),
+            _read_by_mlp(layer, operands), done))
 
     def run(self):
-        """The oldest one."""
-        launch, done = self._waiting.popleft()
+        """The oldest one. RuntimeError if a tensor that it reads was changed in place since."""
+        launch, seen, done = self._waiting[0]
+        _check_unchanged("backward_dw", seen)
+        self._waiting.popleft()
         launch()
         if done is not None:
             done()

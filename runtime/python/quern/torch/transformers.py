@@ -39,7 +39,7 @@ def _forward(module, hidden, index, weights, *, recipe):
     """The signature of an experts implementation: hidden [tokens, features], index and weights
     [tokens, choices]; an index of num_experts is a choice that another process has."""
     first = "gate_up_proj" if module.has_gate else "up_proj"
-    w1, w2 = getattr(module, first), module.down_proj
+    w1, w2 = experts.cast(recipe, getattr(module, first), module.down_proj)
     reason = experts.reason_against(recipe, **{first: w1, "down_proj": w2})
     if reason:
         warn_once(f"transformers' eager experts compute {type(module).__name__}: {reason}")
