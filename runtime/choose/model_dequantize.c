@@ -53,6 +53,7 @@
 #define FEW_OF_MANY      128.0
 #define ALONG_STEP       530.0
 #define ALONG_ROW        4.1
+#define SHORT_STEP       1550.0 /* of 256 rows of B next to 64 of A */
 #define ACROSS_STEP      600.0
 #define ACROSS_ROW       5.5
 #define ALONE            30.0
@@ -166,6 +167,8 @@ static double weights_cycles(const struct qn_kernel *kernel, double rows,
     double step = along ? ALONG_STEP : ACROSS_STEP,
            row = along ? ALONG_ROW : ACROSS_ROW;
 
+    if (kernel->tile[1] > 128)
+        return SHORT_STEP * k / 64;
     return (step + row * larger(rows, FEW_OF_MANY)) * k / 64;
 }
 

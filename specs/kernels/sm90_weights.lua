@@ -19,13 +19,14 @@ end
 
 local function activates (v) return v.epilogue == "activate" end
 local function halves (v) return activates(v) and v.operands == "halves" end
-local function slab_row (v) return activates(v) and 16 or v.tile.n // 8 * v.d.bytes end
+local function warps (v) return v.threads // 32 - 4 end -- that multiply
+local function slab_row (v) return activates(v) and 16 or v.tile.n // warps(v) * v.d.bytes end
 local function slabs (v) return activates(v) and 4 or SLABS end -- of 32 rows of p, and of results
 
 -- Bytes of shared memory: alignment, tile queue and barriers aside, slabs and scales; one stage.
 local function fixed_memory (v)
   local rows = activates(v) and 32 or 16
-  return 2 * KiB + 8 * slabs(v) * rows * slab_row(v) + v.word_rows * v.word_slots[2] * 4
+  return 2 * KiB + warps(v) * slabs(v) * rows * slab_row(v) + v.word_rows * v.word_slots[2] * 4
 end
 local function stage_memory (v)
   return v.bytes * v.tile.m * v.tile.k + v.tile.n * v.tile.k * (v.b.bits == 4 and 4 or 8) // 8
@@ -50,9 +51,11 @@ local function common (most)
   derive "a_runs" (false),
   derive "b_strategy" "registers",
   derive "split" "n",
-  derive "threads" (3 * 128),
   derive "mma_n" (function (v) return v.tile.m end),
-  derive "registers" (function (v) return halves(v) and { 56, 224 } or { 40, 232 } end),
+  derive "registers" (function (v)
+    if v.threads > 3 * 128 then return { 40, 104 } end
+    return halves(v) and { 56, 224 } or { 40, 232 }
+  end),
   derive "store" "warps",
   derive "slabs" (slabs),
   derive "longest_first" (1), -- a tile's time is proportional to its tokens
@@ -74,10 +77,13 @@ local function common (most)
   requires "m <= 2147483136" "rows of a tile are counted in 32 bits"
 end
 
--- Weights as bf16, in registers.
-local function weights ()
+-- Weights as bf16, in registers. Kernels for few tokens have it in their names.
+local function weights (few)
   return
-  derive "dequantize" "weights",
+  few and axis "dequantize" { "weights" } or derive "dequantize" "weights",
+  -- A warpgroup copies, others multiply 64 rows of weights each: two next to many tokens, whose
+  -- sums take the registers, four next to few.
+  derive "threads" (function (v) return (1 + v.tile.n // 64) * 128 end),
   derive "becomes" "bf16",
   derive "wide" "bf16",
   derive "factors" (function (v)
@@ -100,10 +106,10 @@ local function weights ()
     return (v.b.bits == 4 and 1 or 2) * (along(v) and v.tile.k or v.tile.n) // 2
   end),
 
-  -- A tile often has fewer tokens than it may: products of half of them for those.
-  derive "few" (function (v) return v.tile.m // 2 end),
+  -- A tile of many tokens often has fewer: products of half of them for those.
+  derive "few" (function (v) return v.tile.m > 64 and v.tile.m // 2 or 0 end),
 
-  requires "(m / 128 + groups) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
+  requires "(m / 64 + groups) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
   without "b_global" (function (v) return v.factors ~= "global" end),
   reject "tokens must be bf16 without scales, and weights codes with them"
     (function (v) return v.a.scale ~= false or v.a.type ~= "bf16" or not v.b.scale end),
@@ -125,10 +131,11 @@ local function weights ()
       local s = v.b.scale
       return s.span ~= "block" or s.order ~= "rows" or s.k % 16 ~= 0 or s.bytes * 64 > 4 * s.k
     end),
-  reject "a tile has 128 columns, 128 to 256 rows, and 64 values of k"
+  reject "a tile has 128 columns next to 128 to 256 rows, 256 next to 64, and 64 values of k"
     (function (v)
-      local m = v.tile.m
-      return m % 32 ~= 0 or m < 128 or m > 256 or v.tile.n ~= 128 or v.tile.k ~= 64
+      local m, n = v.tile.m, v.tile.n
+      local many = n == 128 and m >= 128 and m <= 256 and m % 32 == 0
+      return not many and (m ~= 64 or n ~= 256) or v.tile.k ~= 64
     end),
   common(12)
 end
@@ -138,18 +145,24 @@ local given = { "b_pointers", "b_sf", "b_sf_stride", "b_sf_group_stride", "b_glo
                 "offsets", "sizes_bytes", "groups", "m", "n", "k", "band", "error", "noop" }
 local join = table.join
 
+local tiles = { many = { 256, 128, 64 }, few = { 64, 256, 64 } } -- of tokens
+
 -- y = x wᵀ and dx = dy w: rows of A and D in groups, one matrix B for each. One tensor serves
 -- fprop, whose k goes along its rows, and dgrad, whose k goes across them.
-kernels "sm90_weights_m" {
-  op = { "fprop", "dgrad" }, element = { bf16, e4m3, e5m2, e2m3, e3m2, e2m1, i4, u4 },
-  scale = { "none", "block" }, layout = { "tn", "nn" }, ragged = "m", arch = "sm_90a",
-  template = "sm90/gemm_weights.cu", params = join(maps, given),
+for tokens, tile in pairs(tiles) do
+  local few = tokens == "few"
 
-  axis "schedule" { "cooperative" },
-  axis "tile"     { {256, 128, 64} },
-  axis "cluster"  { {1, 1} },
-  weights()
-}
+  kernels(few and "sm90_few_m" or "sm90_weights_m") {
+    op = few and "fprop" or { "fprop", "dgrad" }, layout = few and "tn" or { "tn", "nn" },
+    element = { bf16, e4m3, e5m2, e2m3, e3m2, e2m1, i4, u4 }, scale = { "none", "block" },
+    ragged = "m", arch = "sm_90a", template = "sm90/gemm_weights.cu", params = join(maps, given),
+
+    axis "schedule" { "cooperative" },
+    axis "tile"     { tile },
+    axis "cluster"  { {1, 1} },
+    weights(few)
+  }
+end
 
 -- y = activation(x wᵀ + bias), times a number for each row: both operands of a result are sums of
 -- one thread, as the rows of B that its registers hold make them.
@@ -159,8 +172,10 @@ local operands = {
   runs   = { join(activations.gated), { 1, 8, 32 } },
 }
 
-for operand, axes in pairs(operands) do
-  kernels("sm90_weights_m_activate_" .. operand) {
+local function activate (operand, axes, tokens)
+  local few = tokens == "few"
+
+  kernels((few and "sm90_few" or "sm90_weights_m") .. "_activate_" .. operand) {
     op = "fprop", element = { bf16, e4m3, e2m1, i4, u4 }, scale = { "none", "block" },
     layout = "tn", ragged = "m", epilogue = "activate", d = { bf16, f16 }, arch = "sm_90a",
     template = "sm90/gemm_weights.cu",
@@ -170,12 +185,21 @@ for operand, axes in pairs(operands) do
     axis "activation" (axes[1]),
     axis "interleave" (axes[2]),
     axis "schedule" { "cooperative" },
-    axis "tile"     { {256, 128, 64} },
+    axis "tile"     { tiles[tokens] },
     axis "cluster"  { {1, 1} },
     derive "operands" (operand),
     without "limit slope shift" (function (v) return v.activation ~= "clamped_swiglu" end),
-    weights()
+    reject "scales of 16 values next to runs of 8 leave four warpgroups too few registers"
+      (function (v)
+        return v.tile.n == 256 and v.interleave == 8 and v.b.scale and v.b.scale.k < 32 or false
+      end),
+    weights(few)
   }
+end
+
+for operand, axes in pairs(operands) do
+  activate(operand, axes, "many")
+  activate(operand, axes, "few")
 end
 
 -- The same with low-rank adapters, as more steps of k of 16-bit values: t Bᵀ or t A.
@@ -204,6 +228,7 @@ kernels "sm90_rebased_m" {
   axis "tile"     { {32, 256, 128}, {64, 256, 128}, {128, 128, 128} },
   axis "cluster"  { {1, 1} },
   derive "dequantize" "rebased",
+  derive "threads" (3 * 128),
   derive "wide" (function (v) return v.b.scale.as end),
   derive "factors" "row",
   derive "bytes" (1),

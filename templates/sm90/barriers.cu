@@ -6,6 +6,7 @@
 //$ local makers = gathers and "1 + GATHER_THREADS" -- of a stage
 //$ makers = makers or packs and 4 or inline and "1 + WARPS" or 1 -- of a stage
 //$ local multiply = schedule == "cooperative" and 8 or 4
+//$ multiply = dequantize == "weights" and threads // 32 - 4 or multiply
 //$ local between = packs and 4 or (inline or gathers) and 3 or 0
 FN void barriers_make(const struct memory *s)
 {

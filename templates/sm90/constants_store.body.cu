@@ -2,13 +2,14 @@
 //$ local step_of = { k = 32, mn = 16 * 128 }
 //$ local warps = store == "warps"
 //$ local storer = warps and "warp" or "warpgroup"
+//$ local multiply = dequantize == "weights" and threads // 32 - 4 or 8 -- warps
 A_STEP = $(step_of[a.major]), /* bytes from MMA_K steps of k to the next */
 B_STEP = $(step_of[b.major]),
 SLAB_COLUMNS = $(slab_columns),
 SLAB_ROWS = $(d_box[2]),
 SLAB_BYTES = SLAB_ROWS * SLAB_COLUMNS * $(d.bytes), /* one $(storer)'s store */
 SLABS = $(slabs), /* of each */
-ALL_SLABS_BYTES = $(warps and 8 or 2) * SLABS * SLAB_BYTES,
+ALL_SLABS_BYTES = $(warps and multiply or 2) * SLABS * SLAB_BYTES,
 ROW_SLABS = COLUMNS / SLAB_COLUMNS,
 //$ if epilogue == "copies" or epilogue == "gradient_copies" then
 TURNED_BYTES = 2 * 128 * 64, /* a tile's columnwise tensor, of each warpgroup's rows */

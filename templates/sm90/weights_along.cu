@@ -21,7 +21,7 @@
 enum { LINES = COLUMNS / 4, HELD = LINES / 8 }; /* rows of B: in a warp, in a thread */
 //$ local two = epilogue == "activate" and operands ~= "one"
 //$ if two then
-//$ local run = operands == "halves" and 64 or interleave
+//$ local run = operands == "halves" and tile.n // 2 or interleave
 /* A warp's rows of B make the first operands of 8 results, then the second ones: in a stage these
    are APART rows away. */
 enum { APART = $(run) };
@@ -29,7 +29,7 @@ enum { APART = $(run) };
 /* The row of B in a stage that makes the first operand of the tile's result `i`. */
 FN int first_operand(int i)
 {
-    return $(run == 64 and "i" or "i / APART * 2 * APART + i % APART");
+    return $(operands == "halves" and "i" or "i / APART * 2 * APART + i % APART");
 }
 
 /* The column of p that the warp's row `line` makes, whose first result is `result`. */

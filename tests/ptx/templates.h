@@ -25,6 +25,8 @@
 #define PROMOTE     "templates/sm90/promote.cu"
 #define FACTORS     "templates/sm90/factors.cu"
 #define BARRIERS    "templates/sm90/barriers.cu"
+#define TILE_SIZES  "templates/sm90/constants_tile.body.cu"
+#define STORE_SIZES "templates/sm90/constants_store.body.cu"
 #define ACTIVATE    "templates/sm90/activate.cu"
 #define FINISH      "templates/sm90/finish.cu"
 #define FINISH_SYNC "templates/sm80/finish.body.cu"

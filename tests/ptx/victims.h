@@ -71,6 +71,9 @@
     "w4a16_int4_zeros_fprop_tn_m_bf16_scale_sm90a_tile16x64x256_few"
 
 /* and many of both */
+#define WEIGHTS_FOUR                                                           \
+    "w4a16_int4_fprop_tn_m_bf16_activate_sm90a_swiglu_interleave0_"            \
+    "cooperative_tile64x256x64_cluster1x1_weights"
 #define WEIGHTS_RUNS                                                           \
     "w4a16_mxfp4_fprop_tn_m_bf16_activate_sm90a_clamped_swiglu_interleave1_"   \
     "cooperative_tile256x128x64_cluster1x1"

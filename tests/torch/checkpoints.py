@@ -58,7 +58,8 @@ def gpt_oss(folder, experts=3, hidden=64, ffn=96, layers=2, files=2):
             bias = torch.randn(experts, rows).to(torch.bfloat16)
             tensors |= {f"{name}.{part}_blocks": blocks, f"{name}.{part}_scales": scales,
                         f"{name}.{part}_bias": bias}
-            w = values_e2m1(blocks) * 2.0 ** (scales.double() - 127)[..., None]
+            power = scales.long() - 127 + 1023 << 52  # exact, which CUDA's pow is not
+            w = values_e2m1(blocks) * power.view(torch.float64)[..., None]
             made.append((w.flatten(-2), bias.double()))
         values[name] = (made[0][0], made[1][0], made[0][1], made[1][1])
     write(folder, tensors, files)
