@@ -24,6 +24,8 @@ FN unsigned int extra_stage(const struct memory *s, struct pipeline *p, int byte
 FN void load_extra(const struct memory *s, struct pipeline *p, const struct tile *t,
                    const struct maps *maps, int extra_k)
 {
+    const int rows = copied_rows(t);
+
 #pragma unroll 1
     for (int x = 0; x < extra_k; x += TILE_K) {
         unsigned int full, stage = extra_stage(s, p, EXTRA_B_BYTES, &full);
@@ -32,8 +34,11 @@ FN void load_extra(const struct memory *s, struct pipeline *p, const struct tile
 #pragma unroll
         for (int i = 0; i < TILE_N; i += 64)
             load_box_3d(stage + i * TILE_K * 2, maps->extra_b, full, $(at), t->group);
-        stage = extra_stage(s, p, A_BYTES, &full);
-        load_box_2d(stage, maps->extra_a, full, x, (int)t->start + t->row);
+        stage = extra_stage(s, p, rows * TILE_K * 2, &full);
+#pragma unroll 1
+        for (int i = 0; i < rows; i += $(a_box[2]))
+            load_box_2d(stage + i * TILE_K * 2, maps->extra_a, full, x,
+                        (int)t->start + t->row + i);
     }
 }
 
