@@ -74,8 +74,8 @@ kernels "sm80_few_m" {
   end),
   derive "ahead" (function (v) return v.stages - 1 end),
 
-  -- Two codes of four bits for one load, where it is worth the tokens' own order: of 16 at most.
-  derive "halves" (function (v) return v.b.bits == 4 and v.tile.m == 16 end),
+  -- Codes by half a word in place of a byte, where that is worth an order of tokens: of 16 at most.
+  derive "half_words" (function (v) return v.b.bits == 4 and v.tile.m == 16 end),
   derive "word_slots" (function (v) return { 0, word_slots(v) } end),
   derive "smem" (function (v)
     return v.stages * stage_memory(v) + v.tile.n * (v.word_slots[2] + factor_words(v)) * 4

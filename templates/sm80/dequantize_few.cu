@@ -4,7 +4,7 @@
 //$ local blocks = math.max(tile.k // s.k, 1) -- scales of a row in a stage
 //$ local parts = s.zeros and 2 or 1 -- words of a prepared one
 //$ local wide = s.type == "f32"
-//$ local held = four and (halves and "_apart" or "_byte") or ""
+//$ local held = four and (half_words and "_apart" or "_byte") or ""
 //$ local kind = b.type .. held .. (wide and "_wide" or "")
 //$ local integer = four and b.integer
 //$ local exact = b.type == "e2m1" and s.type == "e8m0" -- bf16 holds all but the largest scales
@@ -19,13 +19,13 @@
 /*
 ** The codes of a warp's rows as values. A lane has rows l / 4 and each that is a multiple of 8
 ** below it.
-//$ if four and not halves then
+//$ if four and not half_words then
 ** It has the two of 16 steps of k from 2 (l % 4) on, which are a byte, and the two that are 8 after
 ** them.
 //$ else
 ** It has the four of 16 steps of k from 4 (l % 4) on. The tensor cores add the products of 16 steps
 ** in any order, so tokens take the same four.
-//$ if halves then
+//$ if half_words then
 ** The four are half a word. Two halves, of 16 steps each, make a word with the first and the third
 ** of four 16 bits apart, and the second and the fourth: as the tensor cores want a pair.
 //$ end
@@ -166,8 +166,8 @@ FN void prepare_factors(const struct memory *s, const struct rows *r, int x)
 }
 
 //$ local flip = b.type == "i4" and "0x43084308" or "0x43004300"
-//$ local codes = halves and "codes" or "codes * 0x1001"
-//$ if halves then
+//$ local codes = half_words and "codes" or "codes * 0x1001"
+//$ if half_words then
 /* The lowest codes of both halves of a word in the last bits of 128. `nibbles` is 0x000f000f: as
    the compiler does not know it, this is one instruction. */
 //$ else
@@ -184,8 +184,8 @@ FN unsigned int pair_of_codes(unsigned int codes, unsigned int nibbles)
 }
 
 //$ local byte = "load_shared_byte(from + 4 * j)"
-//$ local pair = halves and "word >> 4 * j" or byte -- its codes
-//$ local bits = halves and "bits_e2m1_apart(word, j)" or "bits_e2m1_byte(" .. byte .. ")"
+//$ local pair = half_words and "word >> 4 * j" or byte -- its codes
+//$ local bits = half_words and "bits_e2m1_apart(word, j)" or "bits_e2m1_byte(" .. byte .. ")"
 //$ for _, form in ipairs(exact and { "near", "any" } or { "all" }) do
 //$ local name = form == "all" and "" or "_" .. form
 //$ local twice = low or form == "near"
@@ -195,7 +195,7 @@ FN void dequantize_row$(name)(unsigned int value[2][WARP_N / 16][4], const struc
 {
 //$ if four then
     const unsigned int from = (codes ^ y / 2) + i * 8 * B_ROW;
-//$ if halves then
+//$ if half_words then
     const unsigned int word = permute(load_shared_half(from), load_shared_half(from + 8), 0x5140);
 //$ end
 

@@ -218,7 +218,7 @@ FN void copy_stage(struct source *s, unsigned int stage)
     s->k -= TILE_K;
 }
 
-//$ if halves then
+//$ if half_words then
 //$ once "dequantize/permute.c"
 /* Put this thread's part of the tokens in the stage at `stage` into the order of codes: the even
    ones of 16 steps of k, then the odd ones. Two lanes have copied the 16. `tokens`: of the tile. */
@@ -269,7 +269,7 @@ FN void rows_begin(struct rows *r, const struct scales *scales, const struct til
     const int lane = threadIdx.x % 32, first = threadIdx.x / 32 * WARP_N;
 
     r->row = kept(first + lane / 4);
-//$ local own = halves and 2 or four and 1 or 4 -- bytes of a lane's codes
+//$ local own = half_words and 2 or four and 1 or 4 -- bytes of a lane's codes
     r->codes = kept(A_BYTES + (r->row * B_ROW ^ digits_of(r->row)) + lane % 4 * $(own));
 //$ if four then
     r->tokens = kept(lane % 8 * A_ROW + (lane / 8 * 16 ^ digits_of_token(lane)));
@@ -385,7 +385,7 @@ FN void multiply_tile(float sum[WARP_N / 16][TILE_M / 8][4], const struct memory
 #pragma unroll 1
     for (int i = 0; i < stages; i++) {
         copy_wait(STAGES - 2);
-//$ if halves then
+//$ if half_words then
         order_tokens(source, s->ring + i % STAGES * STAGE_BYTES, tokens);
 //$ end
         __syncthreads(); /* all have it, and nothing reads the one before any more */
