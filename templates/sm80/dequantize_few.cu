@@ -64,9 +64,7 @@ FN void load_factors(struct factors *f, const struct memory *s, int row, int vec
         asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];"
                      : "=r"(word[0]), "=r"(word[1]) : "r"(from) : "memory");
 //$ else
-        asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
-                     : "r"(from) : "memory");
+        load_shared_x4(from, word);
 //$ end
     }
 }
@@ -76,8 +74,7 @@ FN void store_factors(unsigned int to, const unsigned int word[VECTOR])
 //$ if vector == 1 then
     asm volatile("st.shared.b32 [%0], %1;" : : "r"(to), "r"(word[0]) : "memory");
 //$ elseif vector == 2 then
-    asm volatile("st.shared.v2.b32 [%0], {%1, %2};"
-                 : : "r"(to), "r"(word[0]), "r"(word[1]) : "memory");
+    store_shared_x2(to, word[0], word[1]);
 //$ else
     store_shared_x4(to, word);
 //$ end
