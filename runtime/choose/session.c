@@ -239,43 +239,39 @@ int qn_session_loads(const struct qn_session *s,
                : QUERN_OK;
 }
 
-/* Load the kernels of the plan's outline. */
-static int load_ahead(const struct qn_session *s,
-                      const struct qn_plan_kind *kind, const void *line,
-                      void *plan, struct qn_ahead *ahead)
+/* Compile the kernels of the plan's outline, then make the plan. */
+static int make_cold(const struct qn_session *s,
+                     const struct qn_plan_kind *kind, const void *line,
+                     void *plan)
 {
-    struct qn_session outline = *s;
+    struct qn_ahead ahead = {.count = 0};
+    struct qn_session outline = *s, last = *s;
     int code;
 
     outline.outline = 1;
-    outline.ahead = ahead;
+    outline.ahead = &ahead;
     code = kind->make(&outline, line, plan);
     if (code == QUERN_ENOMEM)
         return code;
     if (!code)
         kind->drop(plan);
-    qn_ahead_load(ahead, s->ctx, s->driver, s->scope.context);
-    return QUERN_OK;
+    qn_ahead_load(&ahead, s->ctx, s->driver, s->scope.context);
+    last.tried = &ahead;
+    code = kind->make(&last, line, plan);
+    qn_ahead_free(&ahead);
+    return code;
 }
 
 int qn_session_make(const struct qn_session *s, const struct qn_plan_kind *kind,
                     const void *line, void *plan)
 {
-    struct qn_session first = *s, last = *s;
-    struct qn_ahead ahead = {.count = 0};
+    struct qn_session first = *s;
     int code;
 
     /* a plan that tunes compiles more than it loads, with threads of its own */
     first.compiles_none = s->driver && s->options.tune_ms <= 0;
     code = kind->make(&first, line, plan);
-    if (code != QN_COLD)
-        return code;
-    code = load_ahead(s, kind, line, plan, &ahead);
-    last.tried = &ahead;
-    if (!code)
-        code = kind->make(&last, line, plan);
-    qn_ahead_free(&ahead);
-    return code;
+    return code == QN_COLD ? make_cold(s, kind, line, plan) : code;
 }
 
 int qn_session_plan(struct quern_context *ctx,
