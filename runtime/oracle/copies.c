@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "problem/dequantize_rules.h"
 #include "problem/geometry.h"
 #include "problem/quantize.h"
 #include "problem/scale.h"
@@ -117,7 +118,7 @@ int qn_copies_decode(const struct qn_job *job, int role,
     else if (!code)
         qn_decode_begin(decode, &job->operands[role], &copy,
                         job->problem.groups, job->starts, job->sizes);
-    decode->multiplied = 1;
+    decode->multiplied = qn_dequantize_type(&job->problem, job->recipe);
     return code;
 }
 

@@ -233,11 +233,12 @@ static int is_rounded(const struct qn_decode *d)
     return d->multiplied && d->g.sf.of_values;
 }
 
-static double round_bf16(double value)
+static double round_to(int type, double value)
 {
-    const uint16_t code = qn_element_bf16((float)value);
+    uint32_t code = 0; /* room for any type */
 
-    return (double)qn_element_load(&code, QUERN_BF16, 0);
+    qn_element_store(&code, type, 0, (float)value);
+    return (double)qn_element_load(&code, type, 0);
 }
 
 static void decode_column(const struct qn_decode *d, int group, int64_t column,
@@ -253,7 +254,8 @@ static void decode_column(const struct qn_decode *d, int group, int64_t column,
             load_value(d, row * d->g.pitch + column, load_zero(d, at)) *
             load_scale(d, at);
 
-        out[i] = (is_rounded(d) ? round_bf16(value) : value) * global;
+        out[i] =
+            (is_rounded(d) ? round_to(d->multiplied, value) : value) * global;
     }
 }
 
@@ -285,7 +287,7 @@ void qn_decode_row(const struct qn_decode *d, int group, int64_t row,
         }
         out[k] = load_value(d, at + k, zero) * scale;
         if (rounded)
-            out[k] = round_bf16(out[k]);
+            out[k] = round_to(d->multiplied, out[k]);
         out[k] *= global;
     }
 }

@@ -17,8 +17,9 @@ struct qn_decode {
     const float *global;
     const int64_t *starts, *sizes; /* of the groups of tokens: the caller's */
     int64_t firsts[QUERN_MAX_GROUPS]; /* runs of 128 tokens before each */
-    int multiplied; /* values times scales of blocks are those that a product
-                       sums: rounded to bf16. Set after qn_decode_begin */
+    int multiplied; /* not 0: values times scales of blocks are those that a
+                       product sums, rounded to that enum quern_type, bf16 or
+                       f16. Set after qn_decode_begin */
 };
 
 /* `copy` holds addresses of the host; `starts` and `sizes` count tokens. */

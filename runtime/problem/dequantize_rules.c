@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dequantize_rules.c: which products may have operands that become bf16 before
-   them, the multiplied operands then, and their part of the workspace. */
+/* dequantize_rules.c: which products may have operands that become bf16 or f16
+   before them, the multiplied operands then, and their part of the workspace.
+ */
 #include "problem/dequantize_rules.h"
 #include "base/context.h"
 #include "base/error.h"
@@ -40,26 +41,38 @@ const struct qn_recipe *qn_dequantize_plain(const struct quern_context *ctx)
     return qn_dequantize_plain_of(ctx, QUERN_BF16);
 }
 
+int qn_dequantize_type(const struct qn_problem *p,
+                       const struct qn_recipe *recipe)
+{
+    struct qn_quantization q;
+
+    for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++)
+        if (!qn_scale_source(p, recipe, role, &q) &&
+            qn_quantize_element(&q, recipe) == QUERN_F16)
+            return QUERN_F16;
+    return QUERN_BF16;
+}
+
 /* Why one operand cannot be dequantized; NULL: it can. */
 static const char *wrong_operand(const struct qn_problem *p,
                                  const struct qn_recipe *recipe, int role)
 {
     struct qn_quantization q;
     const struct qn_scaling *s = qn_scale_source(p, recipe, role, &q);
+    const int type = s ? QUERN_BF16 : qn_quantize_element(&q, recipe);
 
+    if (type != QUERN_BF16 && type != QUERN_F16)
+        return "operands without scales are multiplied directly, and must be "
+               "bf16 or f16";
     if (!s)
-        return qn_quantize_element(&q, recipe) == QUERN_BF16
-                   ? NULL
-                   : "operands without scales are multiplied directly, and "
-                     "must "
-                     "be bf16";
+        return NULL;
     if (!qn_scale_of_values(p, recipe, role, s))
         return "scales in fp32, or of more than a block, are factors of sums, "
                "not of values";
     return NULL;
 }
 
-/* Are both to be had in bf16, in launches before the product? */
+/* Are both to be had in 16 bits, in launches before the product? */
 int qn_dequantize_dequantizes(const struct qn_problem *p,
                               const struct qn_recipe *recipe)
 {
@@ -68,12 +81,14 @@ int qn_dequantize_dequantizes(const struct qn_problem *p,
            !wrong_operand(p, recipe, QN_ROLE_B);
 }
 
-/* Why a product of bf16 cannot be the problem's; NULL: it can. */
-static const char *wrong_bf16(struct quern_context *ctx,
-                              const struct qn_problem *p,
-                              const struct qn_recipe *recipe)
+/* Why a product of 16-bit values cannot be the problem's; NULL: it can. */
+static const char *wrong_plain(struct quern_context *ctx,
+                               const struct qn_problem *p,
+                               const struct qn_recipe *recipe)
 {
-    const struct qn_recipe *plain = qn_dequantize_plain(ctx);
+    const int f16 = qn_dequantize_type(p, recipe) == QUERN_F16;
+    const struct qn_recipe *plain =
+        qn_dequantize_plain_of(ctx, f16 ? QUERN_F16 : QUERN_BF16);
     const char *why = NULL;
 
     for (int role = QN_ROLE_A; !why && role <= QN_ROLE_B; role++)
@@ -81,9 +96,11 @@ static const char *wrong_bf16(struct quern_context *ctx,
     if (!why && qn_dequantize_total(p, recipe) > QN_RAGGED_LIMIT)
         why = "groups that begin at multiples of 128 would pass 2^30 tokens";
     if (!why && !plain)
-        why = "no recipe has bf16 for x, w and dy";
+        why = f16 ? "no recipe has f16 for x, w and dy"
+                  : "no recipe has bf16 for x, w and dy";
     if (!why && !(plain->d_types >> p->d_type & 1))
-        why = "no recipe of bf16 writes such a D";
+        why = f16 ? "no recipe of f16 writes such a D"
+                  : "no recipe of bf16 writes such a D";
     return why;
 }
 
@@ -103,8 +120,8 @@ const char *qn_dequantize_wrong(struct quern_context *ctx,
         why = "activation: both products of dgrad with an activation would "
               "write partial sums";
     else if (p->gather && p->dequantize != QUERN_DEQUANTIZE_PASS)
-        why = "gather: rows that are gathered are multiplied as codes, or in "
-              "bf16 with dequantize=pass";
+        why = "gather: rows that are gathered are multiplied as codes, or "
+              "with dequantize=pass";
     else if (p->copies)
         why = "copies: a product of dequantized operands does not quantize its "
               "result";
@@ -117,7 +134,7 @@ const char *qn_dequantize_wrong(struct quern_context *ctx,
         why = qn_range_wrong(p, recipe);
     else if (!why && (strategy != QUERN_DEQUANTIZE_FP8 ||
                       qn_dequantize_dequantizes(p, recipe)))
-        why = wrong_bf16(ctx, p, recipe);
+        why = wrong_plain(ctx, p, recipe);
     return why;
 }
 
@@ -158,6 +175,7 @@ int qn_dequantize_cast(const struct qn_problem *p,
         !qn_dequantize_dequantizes(p, recipe))
         return 0;
     q->work = QUERN_DEQUANTIZE;
+    q->type = qn_dequantize_type(p, recipe);
     return 1;
 }
 
@@ -213,7 +231,8 @@ void qn_dequantize_product(struct quern_context *ctx,
     if (!qn_dequantize_dequantizes(p, recipe))
         return;
     memset(product->recipe, 0, sizeof product->recipe);
-    strncpy(product->recipe, qn_dequantize_plain(ctx)->name,
+    strncpy(product->recipe,
+            qn_dequantize_plain_of(ctx, qn_dequantize_type(p, recipe))->name,
             sizeof product->recipe - 1);
     product->a_major = major_of(p, recipe, QN_ROLE_A);
     product->b_major = major_of(p, recipe, QN_ROLE_B);

@@ -47,6 +47,11 @@ const struct qn_recipe *qn_dequantize_plain(const struct quern_context *ctx);
 const struct qn_recipe *qn_dequantize_plain_of(const struct quern_context *ctx,
                                                int type);
 
+/* The type of values into which operands with scales are dequantized: that of
+   one without, and of two with scales QUERN_BF16. */
+int qn_dequantize_type(const struct qn_problem *problem,
+                       const struct qn_recipe *recipe);
+
 /* Why the problem cannot use that strategy (enum quern_dequantize from PASS
    on); NULL: it can. */
 const char *qn_dequantize_wrong(struct quern_context *ctx,

@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* Adapters are multiplied by kernels of 16-bit values: the recipe's own, or
-   those of bf16 next to packed weights. */
+   those of the tokens' type next to packed weights. */
 static const char *wrong_recipe(struct quern_context *ctx,
                                 const struct qn_problem *p,
                                 const struct qn_recipe *recipe)
@@ -27,9 +27,12 @@ static const char *wrong_recipe(struct quern_context *ctx,
         return "it has a columnwise tensor of w; w in 16 bits or packed "
                "(copies "
                "= \"rowwise\") is expected";
-    if (type != QUERN_BF16 || !qn_dequantize_plain(ctx))
-        return "next to packed weights tokens in bf16 and a recipe of bf16 are "
-               "expected";
+    if (type != QUERN_BF16 && type != QUERN_F16)
+        return "next to packed weights tokens in bf16 or f16 are expected";
+    if (!qn_dequantize_plain_of(ctx, type))
+        return type == QUERN_F16
+                   ? "next to packed weights a recipe of f16 is expected"
+                   : "next to packed weights a recipe of bf16 is expected";
     return NULL;
 }
 
@@ -84,7 +87,7 @@ static void begin(struct quern_context *ctx, const struct qn_problem *p,
                                .n = p->n,
                                .k = p->k};
     if (recipe->scaled)
-        recipe = qn_dequantize_plain(ctx);
+        recipe = qn_dequantize_plain_of(ctx, out->d_type);
     strncpy(out->recipe, recipe->name, sizeof out->recipe - 1);
 }
 

@@ -3,6 +3,8 @@
 //$ local follows = epilogue == "activate" or epilogue == "copies"
 //$ local copies = epilogue == "copies" or epilogue == "gradient_copies" -- of what would be d
 //$ local across = b.major == "mn" -- b's rows are steps of k
+//$ -- the type of values times scales: that of the other operand
+//$ local multiplied = (a.type == "f16" or b.type == "f16") and "f16" or "bf16"
 //$ local gathers = params.gather
 //$ local matrix = across and "[k, n]" or "[n, k]"
 //$ local contiguous = across and "k and n" or "k"
@@ -60,7 +62,7 @@
 //$   if not all[x].scale then
 **   $(x)  has no scales: its values are summed as they are
 //$   elseif dequantizes(all[x]) then
-**   $(x)  is dequantized: value * scale, rounded to bf16, is summed
+**   $(x)  is dequantized: value * scale, rounded to $(multiplied), is summed
 //$   elseif weighs(all[x]) then
 **   $(x)  has an fp32 scale for $(all[x].scale.k) values of k, a factor of their sum
 //$   else
@@ -128,8 +130,8 @@ typedef $(integers and "int" or "float") term; /* of a sum */
 //$   end
 //$ end
 //$ if dequantizes(a) or dequantizes(b) then
-//$   once "cast/to_bf16.c"
-//$   once "cast/from_bf16.c"
+//$   once("cast/to_" .. multiplied .. ".c")
+//$   once("cast/from_" .. multiplied .. ".c")
 //$ end
 //$ once("cast/from_" .. d.type .. ".c")
 //$ once("cast/to_" .. d.type .. ".c")
@@ -249,10 +251,12 @@ FN void load_run_$(x)(const struct product *p, const struct stretch *t, term *ou
             scale = from_$(s.type)(word);
             zero = (float)zero_$(o.type)(word);
         }
-        out[i * apart] = from_bf16(to_bf16(mul_rn(value_$(x)(p, t, row, k + i) - zero, scale)));
+        out[i * apart] = from_$(multiplied)(to_$(multiplied)(
+            mul_rn(value_$(x)(p, t, row, k + i) - zero, scale)));
 //$ else
             scale = scale_$(x)(t->$(x).sf, &t->$(x).scales, row, k + i);
-        out[i * apart] = from_bf16(to_bf16(mul_rn(value_$(x)(p, t, row, k + i), scale)));
+        out[i * apart] =
+            from_$(multiplied)(to_$(multiplied)(mul_rn(value_$(x)(p, t, row, k + i), scale)));
 //$ end
     }
 //$   else

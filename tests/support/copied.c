@@ -6,6 +6,7 @@
 #include "base/context.h"
 #include "base/random.h"
 #include "device/check.h"
+#include "problem/dequantize_rules.h"
 #include "problem/geometry.h"
 #include "problem/scale.h"
 #include "quantize/quantize_plan.h"
@@ -190,7 +191,7 @@ static int decode(struct maker *m, const struct qn_tensor *copy)
 
     qn_geometry_of(&m->problem, c->recipe, m->role, &g);
     qn_decode_begin(&decode, &g, copy, c->groups, c->start, c->length);
-    decode.multiplied = 1;
+    decode.multiplied = qn_dequantize_type(&m->problem, c->recipe);
     for (int i = 0; i < c->groups; i++) {
         int64_t rows = m->role == QT_A ? qt_extent(c, QUERN_AXIS_M, i)
                                        : qt_extent(c, QUERN_AXIS_N, i);
