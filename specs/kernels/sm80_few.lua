@@ -1,5 +1,5 @@
 -- Products of few tokens and packed weights with mma.sync, which leaves a multiprocessor all of its
--- instructions: each code of the weights is turned into bf16 in registers, once, next to up to 64
+-- instructions: each code of the weights is turned into 16 bits in registers, once, next to up to 64
 -- tokens. The rows of the weights are the tensor cores' rows.
 
 local SMEM = 99 * KiB -- that every GPU since sm_80 has
@@ -26,7 +26,7 @@ end
 
 kernels "sm80_few_m" {
   op       = "fprop",
-  element  = { bf16, e4m3, e2m1, i4, u4 },
+  element  = { bf16, f16, e4m3, e2m1, i4, u4 },
   scale    = { "none", "block" },
   layout   = "tn",
   ragged   = "m",
@@ -42,9 +42,9 @@ kernels "sm80_few_m" {
   axis "tile" { {16, 64, 256}, {16, 128, 256}, {16, 64, 128}, {16, 128, 128}, {32, 128, 128},
                 {64, 128, 64} },
   axis "dequantize" { "few" },
-  derive "becomes" "bf16",
-  derive "wide" "bf16",
-  derive "dequantized" "bf16",
+  derive "becomes" (function (v) return v.a.type end),
+  derive "wide" (function (v) return v.a.type end),
+  derive "dequantized" (function (v) return v.a.type end),
   derive "turned" (true),
   derive "a_runs" (false),
   derive "b_strategy" "registers",
@@ -102,10 +102,14 @@ kernels "sm80_few_m" {
     (function (v) return v.arch ~= "sm_90a" and v.tile.m > 32 and v.d.bytes == 4 end),
   reject "copies go on during products: a ring has two stages at least"
     (function (v) return v.stages < 2 end),
-  reject "tokens must be bf16 without scales, and weights codes with them"
-    (function (v) return v.a.scale ~= false or v.a.type ~= "bf16" or not v.b.scale end),
+  reject "tokens must be bf16 or f16 without scales, and weights codes with them"
+    (function (v)
+      return v.a.scale ~= false or v.a.type ~= "bf16" and v.a.type ~= "f16" or not v.b.scale
+    end),
   reject "e2m1 next to fp32 scales has no conversion to bf16 here"
-    (function (v) return v.b.type == "e2m1" and v.b.scale.type == "f32" end),
+    (function (v)
+      return v.a.type == "bf16" and v.b.type == "e2m1" and v.b.scale.type == "f32"
+    end),
   reject "scales must be factors of values, not of sums"
     (function (v) return not v.b.scale.of_values end),
   reject "scales are of blocks, row by row, of 16 k at least"

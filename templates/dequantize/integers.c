@@ -38,6 +38,12 @@ FN unsigned scale_integer(unsigned pair, const struct integer_scale *s)
     return multiply_add_bf16x2(values, s->high, multiply_bf16x2(values, s->low));
 }
 
+/* The same where the scale has eight digits at most. */
+FN unsigned scale_integer_short(unsigned pair, const struct integer_scale *s)
+{
+    return multiply_bf16x2(subtract_bf16x2(pair, s->zero), s->high);
+}
+
 FN void scale_integers(unsigned pair[4], float factor, unsigned zero)
 {
     const struct integer_scale s = integer_scale(factor, zero);
@@ -103,9 +109,9 @@ FN void pairs_of_codes_apart(unsigned pair[4], unsigned codes)
 //$ local low = signed and "0x43084308" or "0x43004300"
 //$ local of_zero = signed and low or low .. " + 0x10001 * zero"
 //$ local what = signed and "Eight codes" or "Eight codes, `zero` is that of 0"
-//$ for _, wide in ipairs { "", "_wide" } do
-//$ local digits = wide == "" and "at most 16" or "24"
-//$ for _, apart in ipairs { "", "_apart" } do
+//$ for _, wide in ipairs { "", "_wide", "_short" } do
+//$ local digits = wide == "" and "at most 16" or wide == "_wide" and "24" or "at most 8"
+//$ for _, apart in ipairs(wide == "_short" and {} or { "", "_apart" }) do
 /* $(what), times a scale of $(digits) digits: code i and code i + $(apart == "" and 1 or 4)
    make a pair. */
 FN void dequantize_$(type)$(apart)$(wide)(unsigned pair[4], unsigned codes, float factor$(zero))

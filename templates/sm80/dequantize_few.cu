@@ -3,18 +3,26 @@
 //$ local each = 4 // s.bytes -- scales in a word, as the caller gave them
 //$ local blocks = math.max(tile.k // s.k, 1) -- scales of a row in a stage
 //$ local parts = s.zeros and 2 or 1 -- words of a prepared one
-//$ local wide = s.type == "f32"
+//$ local f16 = a.type == "f16" -- values of tokens, and so of weights
+//$ local wide = s.type == "f32" or f16 and s.type ~= "f16" and s.type ~= "e4m3"
 //$ local held = four and (half_words and "_apart" or "_byte") or ""
 //$ local kind = b.type .. held .. (wide and "_wide" or "")
 //$ local integer = four and b.integer
-//$ local exact = b.type == "e2m1" and s.type == "e8m0" -- bf16 holds all but the largest scales
+//$ local short = integer and s.type ~= "f16" and not wide
+//$ local of = integer and f16 and "_f16" or short and "_short" or ""
+//$ local exact = b.type == "e2m1" and s.type == "e8m0" -- 16 bits hold all but the largest scales
 //$ local low = lowered > 0
+//$ if f16 then
+//$ once("dequantize/" .. (integer and "integers_f16" or b.type .. "_half") .. ".c")
+//$ else
 //$ once("dequantize/" .. (integer and "integers" or kind) .. ".c")
+//$ end
 //$ once("dequantize/factor_" .. s.type .. ".c")
 //$ once "dequantize/permute.c"
 //$ if s.zeros then once("dequantize/zero_" .. b.type .. ".c") end
 //$ if exact then once "dequantize/twice_e8m0_apart.c" end
-//$ if low then once "dequantize/twice_e4m3_apart.c" end
+//$ if low and not f16 then once "dequantize/twice_e4m3_apart.c" end
+//$ local twice_e8m0 = f16 and "twice_e8m0_half" or "twice_e8m0_apart"
 //$ local vector = math.min(blocks * parts, 4)
 /*
 ** The codes of a warp's rows as values. A lane has rows l / 4 and each that is a multiple of 8
@@ -89,10 +97,13 @@ FN void prepare(unsigned int *word, unsigned int code)
     code &= $(s.bytes == 1 and "255" or "0xffff");
 //$ end
 //$ if integer then
-    const struct integer_scale scale = scale_of_$(b.type)($(factor)$(zero));
+//$ local of_f16 = f16 and "_f16" or ""
+    const struct integer_scale$(of_f16) scale = scale_of_$(b.type)$(of_f16)($(factor)$(zero));
 
 //$ if wide then
     word[0] = bits_of(scale.factor);
+//$ elseif f16 then
+    word[0] = scale.twice;
 //$ else
     word[0] = permute(scale.high, scale.low, 0x5410);
 //$ end
@@ -100,7 +111,7 @@ FN void prepare(unsigned int *word, unsigned int code)
     word[1] = scale.zero;
 //$ end
 //$ elseif low then
-    word[0] = twice_e4m3_apart(code);
+    word[0] = twice_e4m3_$(f16 and "half" or "apart")(code);
 //$ else
     word[0] = bits_of($(factor));
 //$ end
@@ -146,7 +157,7 @@ FN void prepare_factors(const struct memory *s, const struct rows *r, int x)
 #pragma unroll
         for (int i = 0; i < $(blocks); i++)
             word[i / VECTOR][i % VECTOR] =
-                twice_e8m0_apart(permute($(code), 0, 0x4040 + $(near) * 0x0101));
+                $(twice_e8m0)(permute($(code), 0, 0x4040 + $(near) * 0x0101));
     } else
 //$ end
 #pragma unroll
@@ -162,13 +173,14 @@ FN void prepare_factors(const struct memory *s, const struct rows *r, int x)
 //$ end
 }
 
-//$ local flip = b.type == "i4" and "0x43084308" or "0x43004300"
+//$ local of_128 = f16 and "0x64006400" or "0x43004300"
+//$ local flip = b.type == "i4" and (f16 and "0x64086408" or "0x43084308") or of_128
 //$ local codes = half_words and "codes" or "codes * 0x1001"
 //$ if half_words then
-/* The lowest codes of both halves of a word in the last bits of 128. `nibbles` is 0x000f000f: as
+/* The lowest codes of both halves of a word in the last bits of $(f16 and 1024 or 128). `nibbles` is 0x000f000f: as
    the compiler does not know it, this is one instruction. */
 //$ else
-/* The two codes of a byte in the last bits of 128. `nibbles` is 0x000f000f: as the compiler does
+/* The two codes of a byte in the last bits of $(f16 and 1024 or 128). `nibbles` is 0x000f000f: as the compiler does
    not know it, this is one instruction. */
 //$ end
 FN unsigned int pair_of_codes(unsigned int codes, unsigned int nibbles)
@@ -182,7 +194,9 @@ FN unsigned int pair_of_codes(unsigned int codes, unsigned int nibbles)
 
 //$ local byte = "load_shared_byte(from + 4 * j)"
 //$ local pair = half_words and "word >> 4 * j" or byte -- its codes
-//$ local bits = half_words and "bits_e2m1_apart(word, j)" or "bits_e2m1_byte(" .. byte .. ")"
+//$ local apart, one = f16 and "half" or "apart", f16 and "half_byte" or "byte"
+//$ local bits = half_words and "bits_e2m1_" .. apart .. "(word, j)"
+//$              or "bits_e2m1_" .. one .. "(" .. byte .. ")"
 //$ for _, form in ipairs(exact and { "near", "any" } or { "all" }) do
 //$ local name = form == "all" and "" or "_" .. form
 //$ local twice = low or form == "near"
@@ -202,18 +216,24 @@ FN void dequantize_row$(name)(unsigned int value[2][WARP_N / 16][4], const struc
         unsigned int *to = &value[j / 2][i / 2][i % 2 + j % 2 * 2];
         const unsigned int *scale = &f->word[i][(y + j / 2 * 16) % VECTOR_K / $(s.k) * $(parts)];
 //$ if integer then
-//$ local zero = s.zeros and "scale[1]" or "scale_of_" .. b.type .. "(0.0f" .. b.zero .. ").zero"
-//$ if wide then
+//$ local none = "scale_of_" .. b.type .. (f16 and "_f16" or "") .. "(0.0f" .. b.zero .. ").zero"
+//$ local zero = s.zeros and "scale[1]" or none
+//$ if f16 then
+        const struct integer_scale_f16 by = { *scale, float_of(*scale), $(zero) };
+//$ elseif wide then
         const struct integer_scale by = { 0, 0, float_of(*scale), $(zero) };
 //$ else
         const struct integer_scale by = { permute(*scale, 0, 0x1010), permute(*scale, 0, 0x3232),
                                           0, $(zero) };
 //$ end
 
-        *to = scale_integer$(wide and "_wide" or "")(pair_of_codes($(pair), r->nibbles), &by);
+        *to = scale_integer$(of .. (wide and "_wide" or ""))(pair_of_codes($(pair), r->nibbles), &by);
 //$ elseif twice then
 
-        *to = multiply_bf16x2($(bits), *scale);
+        *to = multiply_$(f16 and "f16" or "bf16")x2($(bits), *scale);
+//$ elseif f16 then
+
+        *to = scale_e2m1_half($(bits), float_of(*scale));
 //$ else
 
         *to = multiply_bf16x2(multiply_bf16x2($(bits), 0x7e807e80), permute(*scale, 0, 0x3232));
@@ -226,7 +246,7 @@ FN void dequantize_row$(name)(unsigned int value[2][WARP_N / 16][4], const struc
         const unsigned int from = (codes ^ (y + 16 * j)) + i * 8 * B_ROW;
         unsigned int pair[2];
 
-        dequantize_$(kind)(pair, load_shared_word(from),
+        dequantize_$(f16 and b.type .. "_half" or kind)(pair, load_shared_word(from),
                      float_of(f->word[i][(y + 16 * j) % VECTOR_K / $(s.k)]));
         value[j][i / 2][i % 2] = pair[0];
         value[j][i / 2][i % 2 + 2] = pair[1];

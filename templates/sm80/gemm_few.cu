@@ -11,7 +11,7 @@
 **
 **   a     [m, k]  $(a.type)
 **   b     [groups, n, k]  $(b.type), the stored codes: a code times the scale of its block,
-**         rounded to bf16, is multiplied
+**         rounded to $(a.type), is multiplied
 //$ if activates then
 **   p     [m, n]  $(d.type); null: it is not written
 **   d     [m, n / 2], or with one operand [m, n]  $(d.type)

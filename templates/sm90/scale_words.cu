@@ -35,7 +35,7 @@ struct scales {
 //$ end
 //$ end
     int k; /* of a rowwise tensor */
-//$ if wide == "f16" then
+//$ if params.bases then
     unsigned int a_low, b_low; /* the scales' base, in both halves: see twice_f16 */
 //$ end
 };
