@@ -87,8 +87,8 @@ enum quern_tokens { QUERN_TOKENS(QUERN_ENUM) QUERN_TOKENS_COUNT };
 /* How block-scaled operands are dequantized for the tensor cores. */
 #define QUERN_DEQUANTIZES(X)                                                   \
     X(DEQUANTIZE_AUTO, "auto")         /* measured, else the model's choice */ \
-    X(DEQUANTIZE_MAINLOOP, "mainloop") /* to bf16 */                           \
-    X(DEQUANTIZE_PASS, "pass")         /* to bf16 in a pass; any d of bf16 */  \
+    X(DEQUANTIZE_MAINLOOP, "mainloop") /* to 16 bits */                        \
+    X(DEQUANTIZE_PASS, "pass")         /* in a pass; any d of 16-bit values */ \
     X(DEQUANTIZE_FP8, "fp8")           /* pass to e4m3; bf16 on misfit */      \
     X(DEQUANTIZE_F16, "f16")           /* mainloop; bf16 on misfit */
 enum quern_dequantize { QUERN_DEQUANTIZES(QUERN_ENUM) QUERN_DEQUANTIZE_COUNT };
@@ -518,12 +518,13 @@ struct qn_kernel {
     int stages;
     const char *schedule;   /* "cooperative", "pingpong", "" */
     const char *addend;     /* how C arrives: "reduce", "read", "fetch", .. */
-    const char *dequantize; /* where codes become bf16: "shared", "registers";
+    const char *dequantize; /* where codes become values: "shared", "registers";
                                "swapped": registers, and D turned; "weights":
                                the same next to A as it is copied; "few": by
                                mma.sync, for few rows of A */
-    const char *becomes;    /* their type when dequantized: "bf16", "f16" with
-                               QN_PARAM_bases, or "either", by tiles */
+    const char *becomes;    /* their type when dequantized: "bf16", "f16" (with
+                               QN_PARAM_bases next to codes), or "either", by
+                               tiles */
     const char *quantize; /* "mainloop": the mainloop quantizes A; "pass", "" or
                              NULL: A's copy is there */
     const char *activation; /* of these: the one they make; "any": that of

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** dequantize_choose.c: do the operands of a product become bf16 before it?
+** dequantize_choose.c: are the operands of a product dequantized before it?
 **
 ** A kernel that dequantizes in its mainloop is held up by the warps that do it;
 ** the model of kernels knows by how much (model_dequantize.c). Launches before

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dequantize_choose.h: do the operands of a product become bf16 before it? By
+/* dequantize_choose.h: are the operands of a product dequantized before it? By
    the model, or as was measured. */
 #pragma once
 

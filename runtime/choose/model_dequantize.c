@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** model_dequantize.c: the time of kernels that dequantize codes to bf16 next to
+** model_dequantize.c: the time of kernels that dequantize codes to 16 bits next to
 ** their products. For 64 steps of k of a tile, the largest of
 **     bytes through shared memory / its rate: 4 KB of B for each 16 steps of 64
 **         x 128 products and, unless an operand comes from registers, 2 KB of

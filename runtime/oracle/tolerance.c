@@ -14,8 +14,8 @@
 #include "problem/geometry.h"
 
 /* Scales that tensor cores do not see are factors of sums: others are
-   multiplied into the values, which are dequantized to bf16 then, or to the FP8
-   that holds them. */
+   multiplied into the values, which are dequantized to 16 bits then, or to the
+   FP8 that holds them. */
 static int is_narrow_float(const struct qn_geometry *g)
 {
     return !qn_type_is_integer(g->type) && qn_type_bits(g->type) <= 8 &&

@@ -277,7 +277,7 @@ static size_t lay_out_codes(const struct qn_problem *p,
     return at;
 }
 
-/* Bytes of an operand in bf16; 0: it is not dequantized. */
+/* Bytes of an operand in 16 bits; 0: it is not dequantized. */
 static size_t bytes_of(const struct qn_problem *p,
                        const struct qn_recipe *recipe, int role)
 {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** dequantize_rules.h: products whose operands become bf16 before they are
-** multiplied.
+** dequantize_rules.h: products whose operands become bf16 or f16 before they
+** are multiplied.
 **
 ** If tensor cores do not support scales of blocks, an operand's codes times
-** their scales are rounded to bf16. A kernel can do that next to the product;
+** their scales are rounded to the type of the other one's values, and to bf16
+** where both have scales. A kernel can do that next to the product;
 ** here it is done by launches before it, into the workspace: the very values,
 ** which a kernel of 16-bit products then reads as if they had never been
 ** quantized. Scales of the second level go into alpha. Before that, FP8 may be
@@ -24,8 +25,8 @@ struct qn_dequantize_space {
     size_t factors;    /* fp32 [2][G]: alpha and beta */
     size_t sizes;      /* int32 [2 G + 1]: lengths and offsets of tokens */
     size_t count;      /* int32: tokens, of which a product gathers rows */
-    size_t flags;      /* of the product that is tried, and of that in bf16: do
-                          nothing where it is not 0; then QN_F16_BASES */
+    size_t flags;      /* of the product that is tried, and of that in 16 bits:
+                          do nothing where it is not 0; then QN_F16_BASES */
     size_t operand[2]; /* A and B, where they are scaled */
     /* in the same bytes, since they are read before those are written */
     size_t codes[2], scales[2]; /* A and B in FP8 */
@@ -116,7 +117,7 @@ int qn_dequantize_align(const struct qn_problem *problem,
 int64_t qn_dequantize_total(const struct qn_problem *problem,
                             const struct qn_recipe *recipe);
 
-/* Do both become bf16 in launches before the product? */
+/* Do both become values of 16 bits in launches before the product? */
 int qn_dequantize_dequantizes(const struct qn_problem *problem,
                               const struct qn_recipe *recipe);
 

@@ -12,7 +12,7 @@ static const char *wrong_operand(const struct qn_problem *p,
     const struct qn_scaling *s = qn_scale_source(p, recipe, role, &q);
 
     if (!s)
-        return "values of bf16 have more exponents than f16";
+        return "operands without scales are multiplied as they are";
     if (qn_quantize_element(&q, recipe) != QUERN_E4M3)
         return "codes of e4m3 become f16, no others: of four bits bf16 takes "
                "no longer, and e5m2 has too many exponents";

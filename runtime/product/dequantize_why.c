@@ -61,8 +61,10 @@ static void add_strategy(struct qn_session *s, int strategy,
                 ? " or before them"
                 : "");
     else
-        qn_text_add(text, "operands become bf16 in %zu bytes of workspace\n\n",
-                    space.end);
+        qn_text_add(
+            text, "operands become %s in %zu bytes of workspace\n\n",
+            qn_type_name(qn_dequantize_type(s->problem, s->demand.recipe)),
+            space.end);
 }
 
 /* Why values that may be dequantized are not to be had in f16. */

@@ -140,7 +140,7 @@ int qn_result_quantize(struct qn_frame *frame, const struct qn_launch *launch);
 /* Say whether a kernel makes the copies, or a cast: `apart`. */
 void qn_result_why(struct qn_session *session, int apart, struct qn_text *text);
 
-/* Launches and explanations of products whose operands become bf16 before
+/* Launches and explanations of products whose operands are dequantized before
    they are multiplied. */
 
 /* A plan in a session, whose operands are dequantized in a pass where that is

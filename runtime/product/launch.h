@@ -21,7 +21,7 @@ enum qn_work {
     QN_WORK_PREPARE,
     QN_WORK_RANGE,      /* check whether all values fit f16 */
     QN_WORK_REQUANTIZE, /* an operand to FP8 */
-    QN_WORK_DEQUANTIZE, /* an operand to bf16 */
+    QN_WORK_DEQUANTIZE, /* an operand to 16 bits */
     QN_WORK_QUANTIZE_A, /* from args.in */
     QN_WORK_SUM_A,      /* dbias of args.in, if no cast reads it */
     QN_WORK_DOWN,       /* lora_t, of A and one adapter */
@@ -60,7 +60,7 @@ struct qn_launch {
     struct qn_step step;
 };
 
-/* At most: sizes, preparation, two operands to FP8 and two to bf16, a product
+/* At most: sizes, preparation, two operands to FP8 and two to 16 bits, a product
    of each, an epilogue, two sums, A, its sums, D, zeros in D and P, and two of
    adapters. */
 enum { QN_LAUNCHES = 18 };

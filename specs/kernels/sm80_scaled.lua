@@ -1,6 +1,6 @@
 -- Quantized products with mma.sync, for operands that wgmma and TMA do not support, and for GPUs
 -- before and after Hopper: codes are dequantized to 16 bits in registers. One operand may be bf16
--- as it is.
+-- or f16 as it is.
 
 local params = { "a", "b", "c", "d", "a_stride", "b_stride", "c_stride", "d_stride",
                  "a_sf", "b_sf", "a_sf_stride", "b_sf_stride", "a_sf_group_stride",
@@ -26,7 +26,7 @@ local function grid (ops, ragged, more, scatter)
   kernels("sm80_scaled_" .. ragged .. (scatter and "_scatter" or "")) {
     op       = ops,
     element  = scatter and { e4m3, e5m2, i8 }
-               or { e4m3, e5m2, e2m3, e3m2, e2m1, i8, i4, u4, u8, bf16 },
+               or { e4m3, e5m2, e2m3, e3m2, e2m1, i8, i4, u4, u8, bf16, f16 },
     scale    = scatter and "blocked" or { "none", "blocked" },
     layout   = ragged == "m" and not scatter and { "tn", "nn" } or "tn", -- nn: w's rowwise tensor
     ragged   = ragged,
@@ -45,8 +45,10 @@ local function grid (ops, ragged, more, scatter)
     derive "warp"    (function (v) return { v.tile.m // 2, v.tile.n // 2 } end),
     derive "turned"  (false),
 
-    -- The type of dequantized codes: scaled ones need bf16's range, and f16 holds all others.
+    -- The type of dequantized codes: that of values as they are; scaled ones need bf16's range, and
+    -- f16 holds all others.
     derive "dequantized" (function (v)
+      if v.a.type == "f16" or v.b.type == "f16" then return "f16" end
       local wide = v.a.type == "bf16" or v.b.type == "bf16" or dequantizes(v.a) or dequantizes(v.b)
       return wide and "bf16" or "f16"
     end),

@@ -1,6 +1,6 @@
 -- Products of packed weights on Hopper's tensor cores, which take them from registers: the weights
 -- are the tensor cores' rows, the tokens are multiplied as they are copied. Next to tokens in bf16
--- codes become bf16; next to FP8 those of four bits become e4m3, relative to a power of two for 128
+-- or f16 codes become that; next to FP8 those of four bits become e4m3, relative to a power of two for 128
 -- values of k. Paths are chosen by a recipe's fields.
 
 local AHEAD = 8 -- steps of 64 k for which scales are on their way
@@ -77,15 +77,15 @@ local function common (most)
   requires "m <= 2147483136" "rows of a tile are counted in 32 bits"
 end
 
--- Weights as bf16, in registers. Kernels for few tokens have it in their names.
+-- Weights as bf16 or f16, in registers. Kernels for few tokens have it in their names.
 local function weights (few)
   return
   few and axis "dequantize" { "weights" } or derive "dequantize" "weights",
   -- A warpgroup copies, others multiply 64 rows of weights each: two next to many tokens, whose
   -- sums take the registers, four next to few.
   derive "threads" (function (v) return (1 + v.tile.n // 64) * 128 end),
-  derive "becomes" "bf16",
-  derive "wide" "bf16",
+  derive "becomes" (function (v) return v.a.type end),
+  derive "wide" (function (v) return v.a.type end),
   derive "factors" (function (v)
     return v.b.scale and v.b.scale.global and "global" or "none"
   end),
@@ -111,14 +111,21 @@ local function weights (few)
 
   requires "(m / 64 + groups) * (n / 128 + 1) < 2147483648" "tiles are counted in 31 bits",
   without "b_global" (function (v) return v.factors ~= "global" end),
-  reject "tokens must be bf16 without scales, and weights codes with them"
-    (function (v) return v.a.scale ~= false or v.a.type ~= "bf16" or not v.b.scale end),
+  reject "tokens must be bf16 or f16 without scales, and weights codes with them"
+    (function (v)
+      return v.a.scale ~= false or v.a.type ~= "bf16" and v.a.type ~= "f16" or not v.b.scale
+    end),
+  reject "next to f16 only e4m3, e2m1 and integers have instructions of their own"
+    (function (v)
+      local type = v.b.type
+      return v.a.type == "f16" and not v.b.integer and type ~= "e4m3" and type ~= "e2m1"
+    end),
   reject "scales in fp32 are factors of sums, not of values"
     (function (v) return not v.b.scale.of_values end),
   reject "codes of floats times scales of as many digits have no instructions of their own"
     (function (v)
       local s = v.b.scale
-      return not v.b.integer
+      return v.a.type == "bf16" and not v.b.integer
              and (s.type == "f16" or s.type == "f32" and v.b.type ~= "e4m3") or false
     end),
   reject "across rows two steps of k share a byte of codes of four bits with scales row by row"
@@ -154,7 +161,8 @@ for tokens, tile in pairs(tiles) do
 
   kernels(few and "sm90_few_m" or "sm90_weights_m") {
     op = few and "fprop" or { "fprop", "dgrad" }, layout = few and "tn" or { "tn", "nn" },
-    element = { bf16, e4m3, e5m2, e2m3, e3m2, e2m1, i4, u4 }, scale = { "none", "block" },
+    element = { bf16, f16, e4m3, e5m2, e2m3, e3m2, e2m1, i4, u4 },
+    scale = { "none", "block" },
     ragged = "m", arch = "sm_90a", template = "sm90/gemm_weights.cu", params = join(maps, given),
 
     axis "schedule" { "cooperative" },
@@ -176,7 +184,7 @@ local function activate (operand, axes, tokens)
   local few = tokens == "few"
 
   kernels((few and "sm90_few" or "sm90_weights_m") .. "_activate_" .. operand) {
-    op = "fprop", element = { bf16, e4m3, e2m1, i4, u4 }, scale = { "none", "block" },
+    op = "fprop", element = { bf16, f16, e4m3, e2m1, i4, u4 }, scale = { "none", "block" },
     layout = "tn", ragged = "m", epilogue = "activate", d = { bf16, f16 }, arch = "sm_90a",
     template = "sm90/gemm_weights.cu",
     params = join(maps, { "p_map", "p_ragged_map", "alpha", "scalar_step", "bias", "saved",
@@ -204,8 +212,8 @@ end
 
 -- The same with low-rank adapters, as more steps of k of 16-bit values: t Bᵀ or t A.
 kernels "sm90_weights_m_lora" {
-  op = { "fprop", "dgrad" }, element = { bf16, e2m1, i4, u4 }, scale = { "none", "block" },
-  layout = { "tn", "nn" }, ragged = "m", d = bf16, arch = "sm_90a",
+  op = { "fprop", "dgrad" }, element = { bf16, f16, e2m1, i4, u4 }, scale = { "none", "block" },
+  layout = { "tn", "nn" }, ragged = "m", d = { bf16, f16 }, arch = "sm_90a",
   template = "sm90/gemm_weights.cu",
   params = join(maps, { "extra_a_map", "extra_b_map" }, given, { "extra_k" }),
 

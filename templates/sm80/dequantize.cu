@@ -29,7 +29,7 @@ FN unsigned int spread(unsigned int word, int upper)
 
 //$ include "sm80/shared.cu"
 
-/* The values of two f16, each times its scale, to bf16. */
+/* The values of two f16, each times its scale, to $(dequantized). */
 FN unsigned int scale_each(unsigned int pair, float first, float second)
 {
     float low, high;
@@ -37,7 +37,7 @@ FN unsigned int scale_each(unsigned int pair, float first, float second)
 
     asm("cvt.f32.f16 %0, %1;" : "=f"(low) : "h"((unsigned short)pair));
     asm("cvt.f32.f16 %0, %1;" : "=f"(high) : "h"((unsigned short)(pair >> 16)));
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;"
+    asm("cvt.rn.$(dequantized)x2.f32 %0, %1, %2;"
         : "=r"(word) : "f"(__fmul_rn(high, second)), "f"(__fmul_rn(low, first)));
     return word;
 }
@@ -48,7 +48,7 @@ FN unsigned int scale_pair(unsigned int pair, float scale)
     return scale_each(pair, scale, scale);
 }
 
-/* 4 values of a row of a stage that are bf16 already, in the position of 4 codes. */
+/* 4 values of a row of a stage that are $(dequantized) already, in the position of 4 codes. */
 FN void load_values(unsigned int *pair, unsigned int row, int step, int q)
 {
     asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];"

@@ -25,7 +25,7 @@
 //$     local scale = x[2].scale
 **   $(x[1])  has a scale in $(scale.type) for $(scale.k) values of k, which the product takes
 //$   elseif dequantizes(x[2]) then
-**   $(x[1])  is dequantized: value * scale, rounded to bf16, is summed
+**   $(x[1])  is dequantized: value * scale, rounded to $(dequantized), is summed
 //$   elseif weighs(x[2]) then
 **   $(x[1])  has an fp32 scale for $(x[2].scale.k) values of k, a factor of their sum
 //$   else
@@ -134,7 +134,7 @@ FN void copy_stage(const struct source *s, unsigned int to, int tile_rows, int r
     }
 }
 
-/* The same of bf16, whose rows begin anywhere: 8 values together, or one by one. */
+/* The same of $(dequantized), whose rows begin anywhere: 8 values together, or one by one. */
 FN void copy_values(const struct source *s, unsigned int to, int tile_rows, int done)
 {
     const int chunks = TILE_K / 8;

@@ -6,7 +6,7 @@
 ** a and b are the stored codes: times their scales they are the values. Those of b become
 ** $(b.scale.as), exactly, and a's scales, one for each row, multiply the sums.
 //$ else
-** b is the stored codes: a code times the scale of its block, rounded to bf16, is multiplied.
+** b is the stored codes: a code times the scale of its block, rounded to $(a.type), is multiplied.
 //$ end
 ** Rows of d outside every group are not written.
 **

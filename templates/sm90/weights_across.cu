@@ -1,7 +1,9 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
 //$ local s = b.scale
 //$ local float = b.type == "e2m1"
-//$ local care = float and s.type == "e8m0" -- as bf16 has none of the largest ones
+//$ local f16 = a.type == "f16" -- values of tokens, and so of weights
+//$ local care = float and s.type == "e8m0" -- as neither has the largest ones
+//$ local held = s.type == "f16" or s.type == "e4m3" -- does f16 have each scale?
 /*
 ** Weights whose rows are steps of k: for each 16 of them the tensor cores want from lane l those
 ** from 2 (l % 4) on, and those that are 8 after them, of row l / 4 and of the row 8 below. Which of
@@ -9,17 +11,21 @@
 ** of k has a scale of its own; a lane fetches those of two, and gives them to the lanes that need
 ** them.
 */
-//$ if float then
-//$ once "dequantize/e2m1_apart.c"
-//$ else
-//$ once "dequantize/integers.c"
-//$ end
+//$ local floats = f16 and "e2m1_half" or "e2m1_apart"
+//$ if f16 then once "dequantize/permute.c" end
+//$ once("dequantize/" .. (float and floats or f16 and "integers_f16" or "integers") .. ".c")
 //$ once("dequantize/factor_" .. s.type .. ".c")
 //$ if s.zeros then once("dequantize/zero_" .. b.type .. ".c") end
 //$ if care then once "dequantize/twice_e8m0_apart.c" end
 /* The factors of two rows' codes, as a pair. */
 struct factor {
-//$ if float then
+//$ if f16 then
+    unsigned int twice; /* f16, of which codes may want one that is 2^$(14 - lowered) too large;
+                           the scales' codes where f16 may not hold them */
+//$ if not float then
+    unsigned int zero; /* 1024 and the codes that stand for 0 */
+//$ end
+//$ elseif float then
     unsigned int twice; /* bf16, of which codes may want one that is 2^$(126 - lowered) too large */
 //$ else
     struct integer_scale of; /* its words differ in both halves */
@@ -104,11 +110,30 @@ FN void load_scales(struct rows *r, const struct memory *s, int x)
 //$ if care then
     r->beyond = __any_sync(~0u, beyond_e8m0_apart(first | second));
     if (!r->beyond) {
+//$ if f16 then
+        r->factor.twice = permute(twice_e8m0_half(first), twice_e8m0_half(second), 0x5410);
+//$ else
         r->factor.twice = twice_e8m0_apart(first | second << 16);
+//$ end
         return;
     }
 //$ end
-//$ if float then
+//$ if f16 then
+//$ local bits = s.zeros and " & 0xffff" or ""
+//$ if not held then
+    r->factor.twice = first$(bits) | second << 16;
+//$ elseif lowered > 0 then
+    r->factor.twice = permute(twice_e4m3_half(first), twice_e4m3_half(second), 0x5410);
+//$ else
+    r->factor.twice = to_f16_x2(factor_$(s.type)(first$(bits)), factor_$(s.type)(second$(bits)));
+//$ end
+//$ if s.zeros then
+    r->factor.zero = 0x64006400 + (unsigned int)zero_$(b.type)(first) +
+                     ((unsigned int)zero_$(b.type)(second) << 16);
+//$ elseif not float then
+    r->factor.zero = $(b.type == "i4" and "0x64086408" or "0x64006400 + 0x10001 * " .. s.zero);
+//$ end
+//$ elseif float then
     r->factor.twice = permute(bits_of(factor_$(s.type)(first)$(less)),
                               bits_of(factor_$(s.type)(second)$(less)), 0x7632);
 //$ else
@@ -132,8 +157,11 @@ FN struct factor factor_from(const struct rows *r, int from)
 {
     struct factor f = r->factor;
 
-//$ if float then
+//$ if float or f16 then
     f.twice = __shfl_sync(~0u, f.twice, from);
+//$ if s.zeros and f16 then
+    f.zero = __shfl_sync(~0u, f.zero, from);
+//$ end
 //$ else
     f.of.high = __shfl_sync(~0u, f.of.high, from);
     f.of.low = __shfl_sync(~0u, f.of.low, from);
@@ -144,6 +172,15 @@ FN struct factor factor_from(const struct rows *r, int from)
     return f;
 }
 
+//$ if f16 then
+/* Two values, each times the scale of its code. */
+FN unsigned int scale_two(unsigned int pair, unsigned int codes)
+{
+    return to_f16_x2(mul_rn(from_f16(pair & 0xffff), factor_$(s.type)(codes & 0xffff)),
+                     mul_rn(from_f16(pair >> 16), factor_$(s.type)(codes >> 16)));
+}
+
+//$ end
 //$ if float then
 /* All values of a step, whose stage of B is at `stage`, by factors that lack 2^126 if `any`. */
 FN void dequantize_rows(struct fragment *f, const struct rows *r, unsigned int stage, int any)
@@ -159,7 +196,16 @@ FN void dequantize_rows(struct fragment *f, const struct rows *r, unsigned int s
         const unsigned int codes =
             load_shared_byte(from) | load_shared_byte(from + B_ROW) << 16;
 
-//$ if float then
+//$ if float and f16 then
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const unsigned int pair = bits_e2m1_half(codes, i);
+
+//$ local raised = "multiply_f16x2(pair, 0x74007400)"
+//$ local far = (held and "multiply_f16x2(" or "scale_two(") .. raised .. ", factor.twice)"
+            f->pair[i][y] = any ? $(far) : multiply_f16x2(pair, factor.twice);
+        }
+//$ elseif float then
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             const unsigned int pair = bits_e2m1_apart(codes, i);
@@ -168,9 +214,18 @@ FN void dequantize_rows(struct fragment *f, const struct rows *r, unsigned int s
                 multiply_bf16x2(any ? multiply_bf16x2(pair, 0x7e807e80) : pair, factor.twice);
         }
 //$ else
-//$ local flip = b.type == "i4" and "0x43084308" or "0x43004300"
-        f->pair[0][y] = scale_integer(pair_of_word(codes, $(flip)), &factor.of);
-        f->pair[1][y] = scale_integer(pair_of_word(codes >> 4, $(flip)), &factor.of);
+//$ local zero = f16 and "0x64006400" or "0x43004300"
+//$ local flip = b.type == "i4" and (f16 and "0x64086408" or "0x43084308") or zero
+//$ local short = s.type ~= "f16" and "_short" or ""
+//$ for i = 0, 1 do
+//$ local codes = "pair_of_word(codes" .. (i > 0 and " >> 4" or "") .. ", " .. flip .. ")"
+//$ if f16 then
+        f->pair[$(i)][y] = $(held and "multiply_f16x2" or "scale_two")(
+            subtract_f16x2($(codes), factor.zero), factor.twice);
+//$ else
+        f->pair[$(i)][y] = scale_integer$(short)($(codes), &factor.of);
+//$ end
+//$ end
 //$ end
     }
 }

@@ -4,19 +4,26 @@
 //$ local word_k = 4 // s.bytes * s.k -- steps of k that a word of scales is for
 //$ local blocks = math.max(tile.k // s.k, 1) -- scales of a row's step
 //$ local kind = b.type .. (four and "_byte" or "")
-//$ local wide = s.type == "f32"
-//$ -- Codes times powers of two, or scales of few digits: bf16 holds such a scale.
+//$ local f16 = a.type == "f16" -- values of tokens, and so of weights
+//$ local wide = s.type == "f32" or f16 and s.type ~= "f16" and s.type ~= "e4m3"
+//$ -- Codes times powers of two, or scales of few digits: 16 bits hold such a scale.
 //$ local twice = b.type == "e2m1" and (s.type == "e8m0" or lowered > 0)
-//$ local care = b.type == "e2m1" and s.type == "e8m0" -- as bf16 has none of the largest ones
+//$ local care = b.type == "e2m1" and s.type == "e8m0" -- as neither has the largest ones
+//$ local integer = four and b.integer
+//$ local of_f16 = f16 and "_f16" or ""
 /*
 ** Weights whose rows go along k: for each 16 steps of k the tensor cores want from lane l the two
 ** from 2 (l % 4) on, and the two that are 8 after them, of row l / 4 and of the row 8 below.
 */
+//$ if f16 then
+//$ once("dequantize/" .. (integer and "integers_f16" or b.type .. "_half") .. ".c")
+//$ else
 //$ once("dequantize/" .. (b.integer and "integers" or kind .. (wide and "_wide" or "")) .. ".c")
+//$ end
 //$ once("dequantize/factor_" .. s.type .. ".c")
 //$ if s.zeros then once("dequantize/zero_" .. b.type .. ".c") end
 //$ if care then once "dequantize/twice_e8m0_apart.c" end
-//$ if twice and lowered > 0 then once "dequantize/twice_e4m3_apart.c" end
+//$ if twice and lowered > 0 and not f16 then once "dequantize/twice_e4m3_apart.c" end
 //$ if not four then once "dequantize/permute.c" end
 enum { LINES = COLUMNS / 4, HELD = LINES / 8 }; /* rows of B: in a warp, in a thread */
 //$ local two = epilogue == "activate" and operands ~= "one"
@@ -140,19 +147,31 @@ FN void load_scales(struct rows *r, const struct memory *s, int x)
 //$ local zero = s.zeros and ", zero_" .. b.type .. "(code)" or b.zero
 //$ for _, form in ipairs(care and { "near", "any" } or { "all" }) do
 //$ local name = form == "all" and "dequantize_block" or "dequantize_block_" .. form
-//$ local by = wide and "_wide" or (form == "near" or twice and form == "all") and "_twice" or ""
+//$ local short = integer and s.type ~= "f16" and "_short" or ""
+//$ local by = wide and "_wide" or (form == "near" or twice and form == "all") and "_twice" or short
+//$ local by_twice = form == "near" or twice and form == "all"
+//$ local function value (byte)
+//$   if not f16 then return "dequantize_" .. kind .. by .. "(" .. byte .. ", scale)" end
+//$   if integer then
+//$     local f16_by = wide and "_f16_wide" or "_f16"
+//$     return "dequantize_" .. kind .. f16_by .. "(" .. byte .. ", scale)"
+//$   end
+//$   local bits = "bits_e2m1_half_byte(" .. byte .. ")"
+//$   return (by_twice and "multiply_f16x2(" or "scale_e2m1_half(") .. bits .. ", scale)"
+//$ end
 //$ local which = form == "near" and ", which is no large one" or ""
 /* The values of the thread's row i, those of scale j of its step at `x`$(which). */
 FN void $(name)(struct fragment *f, const struct rows *r, unsigned int stage, int x, int i, int j)
 {
     const unsigned int code = $(mask == "" and code_at() or "(" .. code_at() .. ")" .. mask);
-//$ if wide or by == "" then
-    const $(four and b.integer and "struct integer_scale" or "float") scale =
-        $(four and b.integer and "scale_of_" .. b.type .. "(" .. factor .. zero .. ")" or factor);
+//$ if integer or not by_twice then
+//$ local of = "scale_of_" .. b.type .. of_f16
+    const $(integer and "struct integer_scale" .. of_f16 or "float") scale =
+        $(integer and of .. "(" .. factor .. zero .. ")" or factor);
 //$ elseif care then
-    const unsigned int scale = twice_e8m0_apart(code * 0x10001);
+    const unsigned int scale = $(f16 and "twice_e8m0_half(code)" or "twice_e8m0_apart(code * 0x10001)");
 //$ else
-    const unsigned int scale = twice_e4m3_apart(code);
+    const unsigned int scale = twice_e4m3_$(f16 and "half" or "apart")(code);
 //$ end
     const unsigned int row = stage + r->codes + i * $(apart) * B_ROW;
 
@@ -162,12 +181,12 @@ FN void $(name)(struct fragment *f, const struct rows *r, unsigned int stage, in
 //$ if four then
         const unsigned int from = row + (y / 32 * 16 ^ r->digits) + y % 32 / 2;
 
-        f->pair[i][y / 8] = dequantize_$(kind)$(by)(load_shared_byte(from), scale);
-        f->pair[i][y / 8 + 1] = dequantize_$(kind)$(by)(load_shared_byte(from + 4), scale);
+        f->pair[i][y / 8] = $(value "load_shared_byte(from)");
+        f->pair[i][y / 8 + 1] = $(value "load_shared_byte(from + 4)");
 //$ else
         const unsigned int from = row + (y ^ r->digits);
 
-        dequantize_$(kind)$(by)(
+        dequantize_$(f16 and b.type .. "_half" or kind .. by)(
             f->pair[i] + y / 8, permute(load_shared_half(from), load_shared_half(from + 8), 0x5410),
             scale);
 //$ end

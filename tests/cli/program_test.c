@@ -286,8 +286,8 @@ static const struct {
      "quern_test_next_bf16_fprop_tn_m_bf16_scale_sm90a_"},
     {"list -k 'quern_test_next_f16_fprop_*_host' --specs tests/cli/specs", 0,
      "quern_test_next_f16_fprop_tn_m_f16_scale_host"},
-    {"list -k 'quern_test_next_f16_fprop_*sm*' --specs tests/cli/specs", 2,
-     "no kernel matches"},
+    {"list -k 'quern_test_next_f16_fprop_*sm80*' --specs tests/cli/specs", 0,
+     "quern_test_next_f16_fprop_tn_m_f16_scale_sm80_"},
     {"run fprop test_next_f16 g=2 m=64 n=32 k=96 --specs tests/cli/specs "
      "--backend host --check",
      0, "passed"},

@@ -15,7 +15,8 @@ static uint64_t seed_of(int index)
 /* Only scales can bring extremes back into a type's range; F16 has little. */
 static int fill_of(const struct gpu_variant *v, int index)
 {
-    if (v->recipe && v->d_type != QUERN_F16 && index % 4 == 3)
+    if (v->recipe && v->d_type != QUERN_F16 && v->recipe->x != QUERN_F16 &&
+        index % 4 == 3)
         return QT_EXTREME;
     return index % 3 == 2 ? QT_NORMAL : QT_INTEGER;
 }

@@ -113,7 +113,7 @@ TEST(refuses)
     static const struct refusal rows[] = {
         {"fprop bf16 g=3 m=40 n=64 k=96", "no operand has scales"},
         {"fprop sums g=3 m=40 n=64 k=128", "factors of sums, not of values"},
-        {"fprop halves g=3 m=40 n=64 k=96", "and must be bf16"},
+        {"fprop halves g=3 m=40 n=64 k=96", "no recipe of f16 writes such a D"},
         {"fprop blocks g=3 m=40 n=64 k=96 d=f16", "writes such a D"},
         {"wgrad blocks g=3 m=40 n=64 k=96 microbatches=2",
          "microbatches: merged products"},

@@ -199,7 +199,9 @@ void qt_place_of(const struct qt_case *c, int role, struct qt_place *p)
     int axes[2];
 
     axes_of(role, axes);
-    p->type = role <= QT_B ? c->type : c->d_type;
+    p->type = role > QT_B                              ? c->d_type
+              : c->recipe && c->recipe->x == QUERN_F16 ? QUERN_F16
+                                                       : c->type;
     p->bytes = p->type == QUERN_F32 ? 4 : 2;
     p->swapped = (role == QT_A && c->a_major == QUERN_MAJOR_MN) ||
                  (role == QT_B && c->b_major == QUERN_MAJOR_MN);

@@ -60,7 +60,8 @@ extern const int qt_nepilogues;
 struct qt_case {
     const char *what;               /* the name in messages */
     int op;                         /* enum quern_op */
-    int type;                       /* of A and B: QUERN_BF16 or QUERN_F16 */
+    int type;                       /* of A and B: QUERN_BF16 or QUERN_F16; of
+                                       a recipe's without scales that of x */
     const struct qn_recipe *recipe; /* that scales A or B; NULL: by the type */
     int fp32_sums; /* for any tensor cores of the recipe: the host's */
     int d_type;    /* of C and D */

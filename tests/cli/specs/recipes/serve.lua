@@ -8,7 +8,7 @@ recipe "test_serve" {
   d       = { bf16 },
 }
 
--- fp32 scales on one side, which mma.sync takes next to BF16, and the host next to FP16.
+-- fp32 scales on one side, which mma.sync takes next to BF16 and FP16.
 
 local function rule (amax, of)
   local s = min(of.element.max / amax, f32.max)
