@@ -144,6 +144,15 @@ def test_types_that_jax_serves(case, recipe, x, w, out):
     assert found.dtype == expected.dtype and same(found, expected)
 
 
+def test_packed_weights_in_float16(case):
+    """The switch takes the recipe of the same weights for tokens in float16."""
+    x, w = jnp.nan_to_num(case.x).astype(jnp.float16), case.w.astype(jnp.float16)
+    with qj.replace_ragged_dot("w4a16_int4"):
+        found = lax.ragged_dot(x, w, case.sizes)
+    assert same(found, qj.ragged_dot(x, w, case.sizes, recipe="w4a16_int4_fp16"))
+    assert not same(found, lax.ragged_dot(x, w, case.sizes))
+
+
 def test_switches_are_undone_in_any_order():
     own = lax.ragged_dot
     first, second = qj.replace_ragged_dot(), qj.replace_ragged_dot("fp8_block")

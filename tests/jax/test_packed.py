@@ -17,7 +17,7 @@ import quern.jax as qj
 
 EXPERTS, HIDDEN, FFN, TOKENS, TOPK = 4, 64, 32, 37, 2
 LAYER = "model.layers.0.mlp.experts"
-WORDS = {"uint8": "U8", "bfloat16": "BF16"}
+WORDS = {"uint8": "U8", "int32": "I32", "float16": "F16", "bfloat16": "BF16"}
 
 
 def write(path, tensors):
@@ -98,6 +98,66 @@ def test_adapters(model, tmp_path):
     found = experts.grouped_mlp(x.astype(jnp.float32), sizes, lora2=pairs[1])
     assert found.dtype == jnp.float32
     assert_near(found, qj.grouped_mlp(x, w1, w2, sizes, lora2=pairs[1], **more), 2**-7)
+
+
+def gptq(path, zero):
+    """Eight codes in a word, and for 128 input features of each row an f16 scale and a zero point
+    less one; the values of w1 and w2 in float64."""
+    random, tensors, values = np.random.default_rng(5), {}, {}
+
+    def words(codes):
+        return (codes.astype(np.uint32) << np.arange(0, 32, 4, dtype=np.uint32)).sum(
+            -1, dtype=np.uint32).view(np.int32)
+
+    for expert in range(EXPERTS):
+        for role, n, k in (("gate_proj", 128, 256), ("up_proj", 128, 256), ("down_proj", 256, 128)):
+            codes = random.integers(16, size=(n, k))
+            scales = (random.random((k // 128, n)) / 100).astype(np.float16)
+            zeros = np.full(scales.shape, zero) if zero else random.integers(1, 16, scales.shape)
+            name = f"{LAYER}.{expert}.{role}"
+            tensors[f"{name}.qweight"] = words(codes.T.reshape(k // 8, 8, n).swapaxes(1, 2))
+            tensors[f"{name}.scales"] = scales
+            tensors[f"{name}.qzeros"] = words(zeros.reshape(k // 128, n // 8, 8) - 1)
+            w = (codes - zeros.T.repeat(128, 1)) * scales.T.repeat(128, 1).astype(np.float64)
+            values.setdefault(role, []).append(w)
+    write(path, tensors)
+    return np.concatenate([values["gate_proj"], values["up_proj"]], 1), np.stack(values["down_proj"])
+
+
+@pytest.mark.parametrize("zero", [8, None])
+def test_tokens_in_fp16(tmp_path, zero):
+    """GPTQ's integers: one file serves both types of tokens, each as it is."""
+    w1, w2 = gptq(tmp_path / "model.safetensors", zero)
+    experts = qj.pack(tmp_path / "model.safetensors", tmp_path / "packed")[LAYER]
+    recipe = "w4a16_int4" if zero else "w4a16_int4_zeros"
+    named = qj.pack(tmp_path / "model.safetensors", recipe=recipe + "_fp16")[LAYER]
+    assert (experts.w1.recipe, named.w1.recipe) == (recipe, recipe + "_fp16")
+    assert named.w1.dtype == jnp.float16
+    _, indices, probs = tokens()
+    keys = jax.random.split(jax.random.key(8))
+    x, dy = (jax.random.normal(key, (TOKENS, 256), jnp.float16) for key in keys)
+
+    def layer(experts):
+        return jax.vjp(jax.jit(lambda x, probs: experts(x, indices, probs)), x, probs)
+
+    y, back = layer(experts)
+    again, _ = layer(named)
+    assert y.dtype == jnp.float16 and same(y, again)
+    # the same layer of values in fp16
+    a, b = (jnp.asarray(w.astype(np.float16)) for w in (w1, w2))
+    plain, back_of_plain = jax.vjp(lambda x, probs: qj.moe(
+        x, indices, probs, a, b, layout="nk", activation=experts.activation), x, probs)
+    for found, expected in zip((y, *back(dy)), (plain, *back_of_plain(dy))):
+        assert np.asarray(expected, np.float32).any()
+        assert_near(found, expected, 2**-10)
+    sizes = jnp.array([10, 0, 20, 7], jnp.int32)
+    half, narrow = (qj.grouped_mlp(x.astype(dtype), experts.w1, experts.w2, sizes, layout="nk",
+                                   activation=experts.activation)
+                    for dtype in (jnp.float16, jnp.bfloat16))
+    assert not same(half, narrow)
+    assert same(experts.grouped_mlp(x.astype(jnp.float32), sizes), narrow)
+    assert same(named.grouped_mlp(x.astype(jnp.float32), sizes), half)
+    assert same(named.grouped_mlp(x.astype(jnp.bfloat16), sizes), narrow)
 
 
 def test_loaded_and_as_an_argument(model, tmp_path):

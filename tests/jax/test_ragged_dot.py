@@ -74,33 +74,57 @@ def test_every_recipe_is_served_or_refused(case):
         if recipe in known:
             assert_near_in_norm(dot(case.x, case.w, case.sizes), case.y(), known[recipe])
         else:
-            assert recipe in ("fp16", "fp8_tensor_delayed")
+            assert recipe in ("fp16", "fp8_tensor_delayed", "w4a16_int4_fp16",
+                              "w4a16_int4_zeros_fp16")
             with pytest.raises((TypeError, ValueError), match="float16|state: recipe"):
                 dot(case.x, case.w, case.sizes)
 
 
-PACKED = ["w4a16_int4", "w4a16_int4_zeros", "w4a16_mxfp4", "w4a16_nvfp4", "w8a16_fp8_block"]
+PACKED = {"w4a16_int4": "bfloat16", "w4a16_int4_zeros": "bfloat16", "w4a16_mxfp4": "bfloat16",
+          "w4a16_nvfp4": "bfloat16", "w8a16_fp8_block": "bfloat16", "w4a16_int4_fp16": "float16",
+          "w4a16_int4_zeros_fp16": "float16"}
 
 
 @pytest.mark.parametrize("layout", ["kn", "nk"])
 @pytest.mark.parametrize("recipe", PACKED)
 def test_packed_weights(case, recipe, layout):
     """One tensor of w for the product and for the gradient of x, whose values are those of
-    dequantize; the gradient of values is that of a product of bf16."""
-    w = case.w if layout == "kn" else jnp.swapaxes(case.w, 1, 2)
+    dequantize; the gradient of values is that of a product of x's type."""
+    dtype, tolerance = PACKED[recipe], 2**-10 if PACKED[recipe] == "float16" else 2**-7
+    x, dy, w = (a.astype(dtype) for a in (case.x, case.dy, case.w))
+    w = w if layout == "kn" else jnp.swapaxes(w, 1, 2)
     copies = "columnwise" if layout == "kn" else "rowwise"
     packed = qj.grouped_quantize(w, recipe, of="w", copies=copies)
     dot = functools.partial(qj.ragged_dot, layout=layout)
-    y, back = jax.vjp(lambda x: dot(x, packed, case.sizes), case.x)
-    values, back_of_values = jax.vjp(lambda x, w: dot(x, w, case.sizes, recipe=recipe), case.x, w)
-    dx, dw = back_of_values(case.dy)
-    assert same(y, values)
-    assert same(back(case.dy)[0], dx)
+    y, back = jax.vjp(lambda x: dot(x, packed, case.sizes), x)
+    values, back_of_values = jax.vjp(lambda x, w: dot(x, w, case.sizes, recipe=recipe), x, w)
+    dx, dw = back_of_values(dy)
+    assert y.dtype == dx.dtype == dtype and same(y, values)
+    assert same(back(dy)[0], dx)
     whole = qj.dequantize(packed, copies=copies, dtype=jnp.float32)
-    plain, back = jax.vjp(lambda x, w: dot(x, w, case.sizes), case.x, whole.astype(jnp.bfloat16))
-    assert_near(y, plain, 2**-7)  # nvfp4's values have more digits than bf16
-    assert_near(dx, back(case.dy)[0], 2**-7)
-    assert same(dw, back(case.dy)[1])
+    plain, back = jax.vjp(lambda x, w: dot(x, w, case.sizes), x, whole.astype(dtype))
+    assert_near(y, plain, tolerance)  # nvfp4's values have more digits than bf16
+    assert_near(dx, back(dy)[0], tolerance)
+    assert same(dw, back(dy)[1])
+
+
+@pytest.mark.parametrize("recipe, other", [("w4a16_int4", "w4a16_int4_fp16"),
+                                           ("w4a16_int4_zeros_fp16", "w4a16_int4_zeros")])
+def test_packed_weights_serve_both_types(case, recipe, other):
+    """The same bytes; without a name the recipe is the one for the type of x."""
+    dtype, wrong = PACKED[recipe], PACKED[other]
+    packed, again = (qj.grouped_quantize(case.w, name, of="w", copies="columnwise")
+                     for name in (recipe, other))
+    assert same(packed.columnwise, again.columnwise)
+    assert same(packed.columnwise_sf, again.columnwise_sf)
+    x = case.x.astype(wrong)
+    with pytest.raises(TypeError, match=f"lhs is {wrong}: {dtype} is expected; recipe {other} has "
+                                        f"the same weights next to {wrong}"):
+        qj.ragged_dot(x, packed, case.sizes, recipe=recipe)
+    y = qj.ragged_dot(x, packed, case.sizes)
+    assert y.dtype == wrong and same(y, qj.ragged_dot(x, again, case.sizes, recipe=other))
+    assert same(y, qj.ragged_dot(x, packed, case.sizes, recipe=other))
+    assert not same(y, qj.ragged_dot(case.x.astype(dtype), packed, case.sizes))
 
 
 def test_layout(case):

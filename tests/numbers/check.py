@@ -337,7 +337,7 @@ def check_every_value(library, recipe, of):
     A row has one scale, and the codes follow each other. A product's D has these values where it is
     multiplied with ones on the diagonal, which takes only finite ones.
     """
-    form = reference.RECIPES[recipe][of]
+    form, half = reference.RECIPES[recipe][of], "f16" if recipe.endswith("_fp16") else "bf16"
     block = form.block[1]
     scales = np.arange(1 << 16, dtype=np.uint16)
     codes = np.tile(np.arange(16, dtype=np.uint8), (len(scales), block // 16))
@@ -345,16 +345,17 @@ def check_every_value(library, recipe, of):
         value = scales.view(reference.SIXTEEN[form.scale]).astype(np.float32)[:, None]
         zeros = np.arange(len(scales), dtype=np.uint32) * 7 % 16 if form.zeros else scales * 0
         exact = (reference.decode(form.element, codes) - zeros[:, None].astype(np.float32)) * value
-        expected = exact.astype(TYPES["bf16"])
+        expected = exact.astype(TYPES[half])
     if form.zeros:
         scales = scales | zeros << 16
     finite = np.isfinite(expected.astype(np.float32)).all(axis=1)
-    check_values(library, f"dequantize {recipe} of=w g=1 m={len(scales)} k={block} copies=rowwise",
+    check_values(library, f"dequantize {recipe} of=w g=1 m={len(scales)} k={block} copies=rowwise "
+                 f"out={half}",
                  {"rowwise": reference.pack(form.element, codes), "rowwise.sf": scales},
                  "output", expected)
     if "x" in reference.RECIPES[recipe]:  # which is quantized, too
         return codes.size
-    identity = np.eye(block, dtype=TYPES["bf16"])
+    identity = np.eye(block, dtype=TYPES[half])
     check_values(library, f"fprop {recipe} g=1 m={block} n={finite.sum()} k={block}",
                  {"a": identity, "b": reference.pack(form.element, codes[finite]),
                   "b.sf": scales[finite], "lengths": np.array([block], np.int32)},
@@ -382,7 +383,8 @@ def check_values(library, line, inputs, output, expected):
     same_numbers(line, got.astype(np.float32).ravel(), expected.astype(np.float32).ravel())
 
 
-PACKED = ("w4a16_int4", "w4a16_int4_zeros")  # of the recipes above: dgrad reads the rowwise tensor of w, too
+# Of the recipes above: dgrad reads the rowwise tensor of w, too.
+PACKED = ("w4a16_int4", "w4a16_int4_zeros", "w4a16_int4_fp16", "w4a16_int4_zeros_fp16")
 SAID = {check_activation: ", activated", check_every_value: ", every code with every scale"}
 
 
@@ -394,7 +396,7 @@ def main():
     tests = [(check_tensor, recipe, of)
              for recipe, tensors in reference.RECIPES.items() for of in tensors]
     tests += [(check_every_value, recipe, "w")
-              for recipe in ("w4a16_int4", "w4a16_int4_zeros", "w4a16_around_8", "integers")]
+              for recipe in (*PACKED, "w4a16_around_8", "integers")]
     tests += [(check_activation, recipe, of) for recipe in ("mxfp8", "fp8_block", "fp8_tensor")
               for of in ("x", "dy")]
     failed = 0

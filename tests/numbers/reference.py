@@ -250,6 +250,8 @@ RECIPES = {
     },
     "w4a16_int4": {"w": Recipe("i4", "f16", (1, 128))},
     "w4a16_int4_zeros": {"w": Recipe("u4_stored", "f16", (1, 128), zeros=True)},
+    "w4a16_int4_fp16": {"w": Recipe("i4", "f16", (1, 128))},
+    "w4a16_int4_zeros_fp16": {"w": Recipe("u4_stored", "f16", (1, 128), zeros=True)},
     "w4a16_mxfp4": {"w": Recipe("e2m1", "e8m0", (1, 32))},
     "w4a8_mxfp4": {"x": Recipe("e4m3", "f32", "row"),
                    "w": Recipe("e2m1", "e8m0", (1, 32), near=True)},

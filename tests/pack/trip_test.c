@@ -376,6 +376,101 @@ TEST(blocks_too_far_for_e4m3_are_refused)
     quern_close(ctx);
 }
 
+/* One expert of GPTQ with hidden = ffn = 128: codes, a scale for each row, and
+   zero points less one, whose bytes are `zeros`. */
+static void write_gptq(int zeros)
+{
+    static const struct row rows[] = {
+        {LAYER "0.gate_proj.qweight", "I32", "16,128", 8192},
+        {LAYER "0.up_proj.qweight", "I32", "16,128", 8192},
+        {LAYER "0.down_proj.qweight", "I32", "16,128", 8192},
+        {LAYER "0.gate_proj.scales", "F16", "1,128", 256},
+        {LAYER "0.up_proj.scales", "F16", "1,128", 256},
+        {LAYER "0.down_proj.scales", "F16", "1,128", 256},
+        {LAYER "0.gate_proj.qzeros", "I32", "1,16", 64},
+        {LAYER "0.up_proj.qzeros", "I32", "1,16", 64},
+        {LAYER "0.down_proj.qzeros", "I32", "1,16", 64},
+    };
+    enum { SCALES = 3 * 256, ZEROS = 3 * 64 };
+    size_t count;
+    char *bytes;
+
+    write_rows("a.safetensors", rows, 9);
+    bytes = pack_read("a.safetensors", &count);
+    for (size_t i = count - ZEROS - SCALES; i < count - ZEROS; i++)
+        bytes[i] &= 0x3b; /* no NaN */
+    memset(bytes + count - ZEROS, zeros, ZEROS);
+    pack_bytes("a.safetensors", bytes, count);
+    free(bytes);
+}
+
+static void assert_same_operands(const char *one, const char *two)
+{
+    static const char *const names[] = {"w1", "w1.sf", "w2", "w2.sf"};
+    struct qn_safetensors files[2];
+
+    assert_int_equal(qn_safetensors_open(&files[0], pack_path(one)), QUERN_OK);
+    assert_int_equal(qn_safetensors_open(&files[1], pack_path(two)), QUERN_OK);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        unsigned char bytes[2][1 << 15];
+        const struct qn_safetensor *t[2];
+        char name[128];
+
+        snprintf(name, sizeof name, LAYER "%s", names[i]);
+        for (int f = 0; f < 2; f++) {
+            t[f] = qn_safetensors_find(&files[f], name);
+            assert_non_null(t[f]);
+            assert_true(t[f]->bytes && t[f]->bytes <= sizeof bytes[f]);
+            assert_int_equal(
+                qn_safetensors_read(&files[f], t[f], 0, bytes[f], t[f]->bytes),
+                QUERN_OK);
+        }
+        assert_int_equal(t[0]->type, t[1]->type);
+        assert_int_equal(t[0]->bytes, t[1]->bytes);
+        assert_memory_equal(bytes[0], bytes[1], t[0]->bytes);
+    }
+    qn_safetensors_close(&files[0]);
+    qn_safetensors_close(&files[1]);
+}
+
+/* The recipe that GPTQ's zero points need, and that for activations in FP16. */
+TEST(activations_in_fp16_have_the_same_operands)
+{
+    static const struct {
+        int zeros;
+        const char *bf16, *fp16, *fails;
+    } rows[] = {
+        {0x77, "w4a16_int4", "w4a16_int4_fp16", NULL},
+        {0x77, "w4a16_int4_zeros", "w4a16_int4_zeros_fp16", NULL},
+        {0x5c, "w4a16_int4_zeros", "w4a16_int4_zeros_fp16", "w4a16_int4_fp16"},
+    };
+    struct quern_context *ctx = open_library();
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const struct qn_pack_options bf16 = {.recipe = rows[i].bf16},
+                                     fp16 = {.recipe = rows[i].fp16},
+                                     fails = {.recipe = rows[i].fails};
+
+        write_gptq(rows[i].zeros);
+        assert_int_equal(pack(ctx, "a.safetensors", NULL, &bf16, "p"),
+                         QUERN_OK);
+        assert_int_equal(pack(ctx, "a.safetensors", NULL, &fp16, "q"),
+                         QUERN_OK);
+        assert_same_operands("p", "q");
+        assert_int_equal(undo(ctx, "q", "again"), QUERN_OK);
+        assert_same("a.safetensors", "again/a.safetensors");
+        pack_remove("again");
+        unlink(pack_path("q"));
+        if (fails.recipe) {
+            assert_int_equal(pack(ctx, "a.safetensors", NULL, &fails, "q"),
+                             QUERN_EINVAL);
+            assert_non_null(strstr(qn_error_text(), "that stores them, such"));
+        }
+        unlink(pack_path("p"));
+    }
+    quern_close(ctx);
+}
+
 /* A packed file that someone changed; each text is as long as before. */
 static const struct {
     const char *from, *to, *says;

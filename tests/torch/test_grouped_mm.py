@@ -71,24 +71,48 @@ def test_scaled_products_read_the_right_tensors(recipe):
     assert_near(dw, case.wgrad(read["dy", "columnwise"], read["x", "columnwise"]))
 
 
-PACKED = ("w4a16_mxfp4", "w4a16_nvfp4", "w4a16_int4", "w4a16_int4_zeros",
-          "w8a16_fp8_block")
+PACKED = ("w4a16_mxfp4", "w4a16_nvfp4", "w4a16_int4", "w4a16_int4_zeros", "w4a16_int4_fp16",
+          "w4a16_int4_zeros_fp16", "w8a16_fp8_block")
 
 
 @pytest.mark.parametrize("recipe", PACKED)
 @pytest.mark.parametrize("is_quantized", [False, True])
 def test_packed_weights_have_one_tensor_for_both_products(recipe, is_quantized):
-    case = Case([70, 0, 130, 5], n=128, k=128)  # square: a wrong tensor would have the right size
+    dtype = torch.float16 if recipe.endswith("_fp16") else torch.bfloat16
+    tolerance = 2**-10 if recipe.endswith("_fp16") else 2**-8
+    # square: a wrong tensor would have the right size
+    case = Case([70, 0, 130, 5], n=128, k=128, dtype=dtype)
     quantized = qt.quantize(case.w, recipe=recipe, of="w", copies="rowwise")
-    exact = torch.float32 if recipe == "w4a16_nvfp4" else torch.bfloat16  # in two levels, or one
+    exact = torch.float32 if recipe == "w4a16_nvfp4" else dtype  # in two levels, or one
     w = qt.dequantize(quantized, dtype=exact).float()
     x, trained = case.x.clone().requires_grad_(), case.w.clone().requires_grad_()
     y = qt.grouped_mm(x, quantized if is_quantized else trained, **case.sizes(), recipe=recipe)
     y.backward(case.dy)
-    assert_near(y[:case.tokens], case.fprop(case.x, w))
-    assert_near(x.grad[:case.tokens], case.dgrad(case.dy, w))
+    assert y.dtype == x.grad.dtype == dtype
+    assert_near(y[:case.tokens], case.fprop(case.x, w), tolerance)
+    assert_near(x.grad[:case.tokens], case.dgrad(case.dy, w), tolerance)
     if not is_quantized:
-        assert_near(trained.grad, case.wgrad(case.dy, case.x))
+        assert_near(trained.grad, case.wgrad(case.dy, case.x), tolerance)
+
+
+@pytest.mark.parametrize("recipe, other", [("w4a16_int4", "w4a16_int4_fp16"),
+                                           ("w4a16_int4_zeros_fp16", "w4a16_int4_zeros")])
+def test_packed_weights_serve_both_types(recipe, other):
+    """The same bytes, and an error that names the recipe for the type of x."""
+    types = {False: torch.bfloat16, True: torch.float16}
+    dtype, wrong = (types[name.endswith("_fp16")] for name in (recipe, other))
+    case = Case([3, 4], n=32, k=256, dtype=wrong)
+    packed = qt.quantize(case.w, recipe=recipe, of="w", copies="rowwise")
+    again = qt.quantize(case.w, recipe=other, of="w", copies="rowwise")
+    assert torch.equal(packed.rowwise, again.rowwise)
+    assert torch.equal(packed.rowwise_sf, again.rowwise_sf)
+    with pytest.raises(TypeError, match=f"x is {wrong}: {dtype} is expected; recipe {other} has "
+                                        f"the same weights next to {wrong}"):
+        qt.grouped_mm(case.x, packed, **case.sizes(), recipe=recipe)
+    y = qt.grouped_mm(case.x, packed, **case.sizes(), recipe=other)
+    assert torch.equal(y[:7], qt.grouped_mm(case.x, again, **case.sizes(), recipe=other)[:7])
+    with pytest.raises(ValueError, match=f"of recipe {recipe}: of=w of w4a16_mxfp4 is expected"):
+        qt.grouped_mm(case.x.bfloat16(), packed, **case.sizes(), recipe="w4a16_mxfp4")
 
 
 @pytest.mark.parametrize("recipe, decibels", [("fp8_block", 28), ("mxfp8", 28), ("nvfp4", 14)])

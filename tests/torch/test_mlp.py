@@ -136,14 +136,16 @@ def test_without_gradients(recipe):
     assert torch.equal(again[:48], y[:48]) and not again.requires_grad
 
 
-def test_packed_weights():
-    case, given = operands()
-    y, grads = run(case, given, recipe="w4a16_int4")
-    q1, q2 = (qt.quantize(given[name].detach(), recipe="w4a16_int4", of="w", copies="rowwise")
+@pytest.mark.parametrize("recipe, dtype", [("w4a16_int4", BF16), ("w4a16_int4_fp16", torch.float16)])
+@pytest.mark.parametrize("packed_as", ["w4a16_int4", "w4a16_int4_fp16"])
+def test_packed_weights(recipe, dtype, packed_as):
+    case, given = operands(dtype=dtype)
+    y, grads = run(case, given, recipe=recipe)
+    q1, q2 = (qt.quantize(given[name].detach(), recipe=packed_as, of="w", copies="rowwise")
               for name in ("w1", "w2"))
     x = given["x"].detach().clone().requires_grad_()
     more = {name: given[name] for name in ("b1", "b2", "prob")}
-    again = qt.grouped_mlp(x, q1, q2, LENGTHS, recipe="w4a16_int4", **more)
+    again = qt.grouped_mlp(x, q1, q2, LENGTHS, recipe=recipe, **more)
     again.backward(case.dy)
     assert torch.equal(again[:48], y[:48]) and torch.equal(x.grad[:48], grads["x"][:48])
 

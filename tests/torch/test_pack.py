@@ -332,6 +332,36 @@ def test_formula_is_that_of_transformers(tmp_path):
             assert torch.equal(theirs.double().cpu(), w.transpose(1, 2).cpu())
 
 
+def assert_generates_the_same(model, pack_into):
+    """Logits and tokens of a model, before and after its experts are replaced by packed ones."""
+    ids = torch.randint(3, 64, (2, 12))
+    with torch.no_grad():
+        tokens = model.generate(ids, max_new_tokens=8, do_sample=False)
+        logits = model(tokens).logits
+        made = pack_into(model)
+        assert model.get_submodule(list(made)[1]) is made[list(made)[1]]
+        found, again = model(tokens).logits, model.generate(ids, max_new_tokens=8, do_sample=False)
+    error = (found - logits).abs().max()
+    # a token of a model without training may be decided by less than the format's error
+    best = logits.topk(2).values
+    sure = best[..., 0] - best[..., 1] > 2 * error
+    assert sure.float().mean() > 0.5
+    assert torch.equal(found.argmax(-1)[sure], logits.argmax(-1)[sure])
+    for mine, theirs, certain in zip(again, tokens, sure):
+        differ = (mine != theirs).nonzero()
+        assert not len(differ) or not certain[differ[0] - 1]
+    return float((found - logits).norm() / logits.norm())
+
+
+def loader(tmp_path, **more):
+    """Packs the folder's checkpoint and loads it into a model."""
+    def pack_into(model):
+        pack(tmp_path / "model", tmp_path / "packed", **more)
+        return qt.load_packed(tmp_path / "packed", into=model, device=DEVICE)
+
+    return pack_into
+
+
 def test_transformers_model_generates_the_same(tmp_path):
     transformers = need("transformers")
     config = transformers.GptOssConfig(
@@ -350,23 +380,27 @@ def test_transformers_model_generates_the_same(tmp_path):
             experts.down_proj_bias.copy_(b2)
             # no token changes its experts by a last bit
             model.get_submodule(layer.replace("experts", "router")).weight.mul_(32)
-        ids = torch.randint(3, 64, (2, 12))
-        tokens = model.generate(ids, max_new_tokens=8, do_sample=False)
-        logits = model(tokens).logits
-        pack(tmp_path / "model", tmp_path / "packed")
-        made = qt.load_packed(tmp_path / "packed", into=model, device=DEVICE)
-        assert model.get_submodule(list(made)[1]) is made[list(made)[1]]
-        found, again = model(tokens).logits, model.generate(ids, max_new_tokens=8, do_sample=False)
-    error = (found - logits).abs().max()
-    assert (found - logits).norm() <= 2**-5 * logits.norm()
-    # a token of a model without training may be decided by less than the format's error
-    best = logits.topk(2).values
-    sure = best[..., 0] - best[..., 1] > 2 * error
-    assert sure.float().mean() > 0.5
-    assert torch.equal(found.argmax(-1)[sure], logits.argmax(-1)[sure])
-    for mine, theirs, certain in zip(again, tokens, sure):
-        differ = (mine != theirs).nonzero()
-        assert not len(differ) or not certain[differ[0] - 1]
+    assert assert_generates_the_same(model, loader(tmp_path)) <= 2**-5
+
+
+@pytest.mark.parametrize("zero", [8, None])
+def test_model_in_fp16_generates_the_same(tmp_path, zero):
+    """GPTQ's experts in a model in half precision; the file is that of a model in BF16."""
+    transformers = need("transformers")
+    config = transformers.Qwen3MoeConfig(
+        vocab_size=64, hidden_size=128, intermediate_size=128, moe_intermediate_size=128,
+        num_hidden_layers=2, head_dim=16, num_attention_heads=4, num_key_value_heads=2,
+        num_experts=4, num_experts_per_tok=2, bos_token_id=1, eos_token_id=2, pad_token_id=0)
+    values = checkpoints.gptq(tmp_path / "model", experts=4, hidden=128, layers=2, zero=zero)
+    model = transformers.Qwen3MoeForCausalLM(config).to(torch.float16).eval()
+    model.set_experts_implementation("eager")
+    with torch.no_grad():
+        for layer, (w1, w2, _, _) in values.items():
+            experts = model.get_submodule(layer)
+            experts.gate_up_proj.copy_(w1)  # rounded to f16, as by the recipe
+            experts.down_proj.copy_(w2)
+            model.get_submodule(layer.replace("experts", "gate")).weight.mul_(32)
+    assert assert_generates_the_same(model, loader(tmp_path)) <= 2**-8
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -383,6 +417,64 @@ def test_gradients_pass_through(tmp_path, name):
     module(x, indices, probs).backward(dy.to(torch.bfloat16))
     for found, exact in ((x.grad, exact_x.grad), (probs.grad, exact_probs.grad)):
         assert (found.double() - exact).norm() <= 2**-6 * exact.norm()
+
+
+@pytest.mark.parametrize("name", ["gptq", "awq", "compressed-tensors"])
+@pytest.mark.parametrize("zero", [8, None])
+def test_tokens_in_fp16(tmp_path, name, zero):
+    """One file serves both types of tokens; nothing is rounded to BF16 on the way."""
+    (layer, values), = FORMATS[name](tmp_path / "model", zero=zero).items()
+    module = pack(tmp_path / "model", tmp_path / "packed")[layer]
+    w1, w2 = (w.half().double() for w in values[:2])
+    scale = 2.0 ** round(float(torch.log2(w1.abs().mean())))
+    x = (torch.randn(9, module.hidden) / scale / 16).half().requires_grad_()
+    indices = torch.stack([torch.randperm(module.experts)[:2] for _ in range(9)])
+    probs, dy = torch.rand(9, 2, requires_grad=True), torch.randn(9, module.hidden).half()
+    exact_x, exact_probs = (t.detach().double().requires_grad_() for t in (x, probs))
+    exact = reference((w1, w2, None, None), exact_x, indices, exact_probs, swiglu)
+    exact.backward(dy.double())
+    y = module.half()(x, indices, probs)
+    y.backward(dy)
+    assert y.dtype == x.grad.dtype == torch.float16
+    for found, expected in ((y, exact), (x.grad, exact_x.grad), (probs.grad, exact_probs.grad)):
+        error = (found.detach().double() - expected.detach()).norm() / expected.detach().norm()
+        assert error <= 2**-10
+    by_name = pack(tmp_path / "model", tmp_path / "named", recipe=module.recipe + "_fp16")[layer]
+    assert by_name.recipe == module.recipe + "_fp16" and by_name.w1.dtype == torch.float16
+    assert torch.equal(by_name(x, indices, probs), y)
+    assert_round_trip(tmp_path, tmp_path / "model", tmp_path / "named")
+    sizes = [4, 5]
+    with torch.no_grad():
+        for dtype, recipe in ((torch.float16, by_name.recipe), (torch.bfloat16, module.recipe)):
+            tokens = x.to(dtype)
+            expected = qt.grouped_mlp(tokens, module.w1, module.w2, sizes, recipe=recipe)
+            for experts in (module, by_name):
+                assert torch.equal(experts.grouped_mlp(tokens, sizes), expected)
+        # values in fp32 become those of the file's recipe, and under autocast those of its type
+        wide, half = x.float(), module.grouped_mlp(x, sizes).float()
+        narrow = module.grouped_mlp(x.bfloat16(), sizes).float()
+        assert not torch.equal(half, narrow)
+        assert torch.equal(by_name.grouped_mlp(wide, sizes), half)
+        assert torch.equal(module.grouped_mlp(wide, sizes), narrow)
+        with torch.autocast(DEVICE, torch.float16):
+            assert torch.equal(module.grouped_mlp(wide, sizes), half)
+
+
+def test_tokens_in_fp16_compile(tmp_path):
+    """In one graph, with both types of tokens, and gradients."""
+    checkpoints.gptq(tmp_path / "model")
+    (module,) = pack(tmp_path / "model").values()
+    torch._dynamo.reset()
+    compiled = torch.compile(module, fullgraph=True, backend="aot_eager")
+    indices, probs = torch.randint(2, (9, 2)), torch.rand(9, 2)
+    for dtype in (torch.float16, torch.bfloat16):
+        x = torch.randn(9, module.hidden).to(dtype).requires_grad_()
+        y = module(x, indices, probs)
+        y.backward(torch.ones_like(y))
+        expected, x.grad = x.grad, None
+        again = compiled(x, indices, probs)
+        again.backward(torch.ones_like(y))
+        assert again.dtype == dtype and torch.equal(again, y) and torch.equal(x.grad, expected)
 
 
 def test_example():

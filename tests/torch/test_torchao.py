@@ -182,6 +182,24 @@ def test_fallback_warns():
     qt.torchao.undo(linear)
 
 
+def test_packed_weights_in_float16():
+    """Products take the recipe of the same weights for tokens in float16, or torch computes them."""
+    model, (x, sizes) = fill(Experts(private=True)).half(), inputs()
+    x = x.half()
+    expected = model(x, sizes)
+
+    def by(recipe):
+        with qt.install("torchao", model, recipe=recipe):
+            return model(x, sizes)
+
+    found = by("w4a16_int4")
+    assert torch.equal(found, by("w4a16_int4_fp16")) and not torch.equal(found, expected)
+    assert warnings_of(lambda: by("w4a16_int4_zeros")) == []
+    assert warnings_of(lambda: torch.testing.assert_close(by("w4a16_mxfp4"), expected)) == [
+        "quern.torch: torch computes this _grouped_mm: tokens are torch.float16: recipe w4a16_mxfp4 "
+        "multiplies torch.bfloat16"]
+
+
 def test_bad_input():
     with pytest.raises(RuntimeError, match="did you mean 'bf16'"):
         qt.TrainingConfig("bf17")

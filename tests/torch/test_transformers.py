@@ -299,6 +299,33 @@ def test_fallback_warns_once():
                     "is torch.float32: recipe bf16 multiplies torch.bfloat16"]
 
 
+def test_packed_weights_in_float16():
+    """A model in half precision takes the recipe of the same weights for it; recipes without one
+    leave the experts to transformers, with a sentence."""
+    qt._compile._said.clear()
+    model = make("Qwen3Moe", torch.float16)
+    experts = experts_of(model)
+    expected = gradients(layer(experts), inputs(experts), experts)
+
+    def by(recipe):
+        with qt.install("transformers", model, recipe=recipe):
+            return gradients(layer(experts), inputs(experts), experts)
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found, named = by("w4a16_int4"), by("w4a16_int4_fp16")
+        assert not [w for w in caught if "quern" in str(w.message)]
+        same = by("w4a16_mxfp4")
+    assert found[0].dtype == torch.float16
+    assert all(map(torch.equal, found, named))
+    assert_ratio(found[:1], expected[:1], 10)
+    assert decibels(found[0], expected[0]) < 40  # it was quantized
+    assert all(map(torch.equal, same, expected))
+    assert [str(w.message) for w in caught if "quern" in str(w.message)] == [
+        "quern.torch: transformers' eager experts compute Qwen3MoeExperts: tokens are "
+        "torch.float16: recipe w4a16_mxfp4 multiplies torch.bfloat16"]
+
+
 def test_scaled_recipes_take_float32():
     model = make("Olmoe", torch.float32)
     experts = experts_of(model)

@@ -53,6 +53,42 @@ def scaling_of(recipe):
                    slots[0] if slots else 0, is_packed)
 
 
+def _packed(recipe):
+    """The type of tokens next to packed weights, and the types and sizes of these; None: the recipe
+    quantizes tokens, packs no weights, or is unknown."""
+    try:
+        scaling = scaling_of(recipe)
+    except quern.Error:
+        return None
+    if not scaling.is_packed or scaling.x != 1:
+        return None
+    table = quern.describe(f"fprop {recipe} g=1 m=128 n=384 k=256")
+    return scaling.type, [(o.name, o.type, [e.base for e in o.shape]) for o in table.values()
+                          if o.name.split(".")[0] == "b"]
+
+
+@functools.lru_cache(maxsize=None)
+def counterpart(recipe, word):
+    """The recipe of the same packed weights for tokens of a type, as lines spell it: this one, or
+    the one with "_fp16" added to its name, or taken from it. None: there is none."""
+    mine = _packed(recipe)
+    if mine is None or mine[0] == word:
+        return recipe if mine else None
+    end = "_fp16"
+    other = recipe.removesuffix(end) if recipe.endswith(end) else recipe + end
+    return other if _packed(other) == (word, mine[1]) else None
+
+
+@functools.lru_cache(maxsize=None)
+def have_same_weights(one, other):
+    """Whether weights that were packed as one recipe says are those of another one, too."""
+    if one == other:
+        return True
+    mine = _packed(one)
+    return mine is not None and any(
+        counterpart(one, word) == other for word in _PLAIN if word != mine[0])
+
+
 def sent_features(recipe, dtype, hidden, name, capacity):
     """How many features are quantized as one row of tokens that are sent as codes and scales, in
     blocks of `capacity` tokens, which the argument `name` says. ValueError unless the tokens that

@@ -5,7 +5,7 @@ import functools
 import typing
 
 from quern import scaling as _scaling
-from quern.jax._call import DTYPES
+from quern.jax._call import DTYPES, WORDS
 
 
 class Scaling(typing.NamedTuple):
@@ -41,13 +41,29 @@ def check_gradients(recipe, scaling):
 
 
 def recipe_for(name, x, recipe, quantized=None):
-    """The recipe that is given, that of a Quantized, or the one that multiplies x directly."""
+    """The recipe that is given, that of a Quantized for x's type, or the one that multiplies x
+    directly."""
     if recipe is None:
-        recipe = recipe_of(x.dtype) if quantized is None else quantized.recipe
+        recipe = recipe_of(x.dtype) if quantized is None else \
+            counterpart(quantized.recipe, x.dtype) or quantized.recipe
     if recipe is None:
         raise NotImplementedError(f"{name} is {x.dtype}: quern multiplies bfloat16 and float16 "
                                   "directly; others need a recipe")
     return recipe
+
+
+def counterpart(recipe, dtype):
+    """The recipe of the same packed weights for tokens of a type; None: there is none."""
+    return _scaling.counterpart(recipe, WORDS.get(dtype.name))
+
+
+def check_tokens(name, x, recipe, scaling):
+    """x has a type that the recipe multiplies; the error names a recipe of the same weights for x."""
+    if scaling.x != 1 or x.dtype == scaling.type:
+        return
+    other = counterpart(recipe, x.dtype)
+    raise TypeError(f"{name} is {x.dtype}: {scaling.type} is expected" +
+                    (f"; recipe {other} has the same weights next to {x.dtype}" if other else ""))
 
 
 @functools.lru_cache(maxsize=None)

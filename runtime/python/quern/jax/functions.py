@@ -5,7 +5,7 @@ import jax.numpy as jnp
 
 from quern.jax import _checks, products
 from quern.jax._call import WORDS, vary_alike
-from quern.jax._recipes import check_gradients, recipe_for, scaling_of
+from quern.jax._recipes import check_gradients, check_tokens, recipe_for, scaling_of
 from quern.jax.lora import adapted, check
 from quern.jax.quantized import Quantized, arrays_of, check_quantized, seeds
 from quern.jax.scaling import check_state, no_state, vary_with
@@ -59,8 +59,7 @@ def linear(x, w, sizes, names, *, recipe=None, out_dtype=None, group_offset=None
     recipe = recipe_for(names[0], x, recipe, quantized)
     scaling = scaling_of(recipe)
     state = check_state(recipe, state, 3)
-    if scaling.x == 1:
-        _checks.values(names[0], x, 2, scaling.type)
+    check_tokens(names[0], x, recipe, scaling)
     if w is not None:
         w = _checks.values(names[1], w, 3, scaling.type if scaling.w == 1 else None)
     copies = products.copies_of(layout, scaling)

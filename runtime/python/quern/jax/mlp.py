@@ -14,7 +14,7 @@ from quern import GATED, PLAIN
 from quern.jax import _checks, products
 from quern.jax._batch import Window, batched
 from quern.jax._call import WORDS, call
-from quern.jax._recipes import Scaling, check_gradients, recipe_for, scaling_of
+from quern.jax._recipes import Scaling, check_gradients, check_tokens, recipe_for, scaling_of
 from quern.jax.functions import sizes_of
 from quern.jax.lora import adapted_mlp
 from quern.jax.quantized import Quantized, check_quantized, seeds
@@ -342,7 +342,8 @@ def mlp(x, w1, w2, group_sizes, route, *, activation="swiglu", prob=None, b1=Non
 
 
 def _check_weights(x, w1, w2, quantized, recipe, scaling, activation, layout):
-    """w1 and w2 as arrays, the shape of w1 as [g, hidden, features], ffn, and the type of both."""
+    """w1 and w2 as arrays, the shape of w1 as [g, hidden, features], ffn, and the type of both;
+    packed weights have that of x."""
     if quantized is not None:
         for name, q in zip(("w1", "w2"), quantized):
             check_quantized(name, q, recipe, "w")
@@ -353,8 +354,7 @@ def _check_weights(x, w1, w2, quantized, recipe, scaling, activation, layout):
         w1 = _checks.values("w1", w1, 3, kind)
         w2 = _checks.values("w2", w2, 3, w1.dtype)
     like1, like2 = quantized if w1 is None else (w1, w2)
-    if scaling.x == 1 and x.dtype != scaling.type:
-        raise TypeError(f"x is {x.dtype}: {scaling.type} is expected")
+    check_tokens("x", x, recipe, scaling)
     order = (0, 1, 2) if layout == "kn" else (0, 2, 1)
     g, hidden, wide = (like1.shape[i] for i in order)
     gated = activation in GATED
@@ -366,4 +366,5 @@ def _check_weights(x, w1, w2, quantized, recipe, scaling, activation, layout):
         raise ValueError(f"w2 has the shape {list(like2.shape)}: {expected} is expected, since w1 "
                          f"has the shape {list(like1.shape)} and {activation} "
                          f"{'halves' if gated else 'keeps'} its features")
-    return w1, w2, (g, hidden, wide), wide // 2 if gated else wide, like1.dtype
+    return w1, w2, (g, hidden, wide), wide // 2 if gated else wide, \
+        x.dtype if w1 is None and scaling.is_packed else like1.dtype

@@ -11,12 +11,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from quern.jax._recipes import counterpart, scaling_of
 from quern.jax.layer import moe
 from quern.jax.mlp import grouped_mlp
 from quern.jax.quantized import Quantized
 from quern.packed import BYTES, File, pack_files
 
 _TYPES = {"F16": jnp.float16, "BF16": jnp.bfloat16, "F32": jnp.float32}
+
+
+def _type_of(recipe):
+    """The type of tokens and of weights' values by a recipe."""
+    return jnp.dtype(scaling_of(recipe).type or jnp.bfloat16)
 
 
 @jax.tree_util.register_dataclass
@@ -28,7 +34,8 @@ class PackedExperts:
         grouped_mlp(x, sizes)  tokens that are sorted already, as quern.jax.grouped_mlp
         w1, w2                 a Quantized each, without a gradient; b1, b2 in float32 or None
 
-    Both take more arguments of these functions. x is computed in bfloat16.
+    Both take more arguments of these functions. The recipe is the one of these weights for the type
+    of x; x of another type becomes that of the file's recipe.
     """
     w1: Quantized
     w2: Quantized
@@ -37,17 +44,23 @@ class PackedExperts:
     activation: str = dataclasses.field(metadata=dict(static=True))
     options: tuple = dataclasses.field(metadata=dict(static=True))  # (name, value), ..
 
-    def _arguments(self, more):
-        return dict(self.options, recipe=self.w1.recipe, activation=self.activation, b1=self.b1,
+    def _tokens(self, x):
+        """x as it is multiplied, and the recipe that does it."""
+        recipe = counterpart(self.w1.recipe, x.dtype) or self.w1.recipe
+        return x.astype(_type_of(recipe)), recipe
+
+    def _arguments(self, recipe, more):
+        return dict(self.options, recipe=recipe, activation=self.activation, b1=self.b1,
                     b2=self.b2, layout="nk") | more
 
     def __call__(self, x, indices, probs=None, **more):
-        y = moe(x.astype(jnp.bfloat16), indices, probs, self.w1, self.w2, **self._arguments(more))
+        tokens, recipe = self._tokens(x)
+        y = moe(tokens, indices, probs, self.w1, self.w2, **self._arguments(recipe, more))
         return y.astype(x.dtype)
 
     def grouped_mlp(self, x, group_sizes, **more):
-        y = grouped_mlp(x.astype(jnp.bfloat16), self.w1, self.w2, group_sizes,
-                        **self._arguments(more))
+        tokens, recipe = self._tokens(x)
+        y = grouped_mlp(tokens, self.w1, self.w2, group_sizes, **self._arguments(recipe, more))
         return y.astype(x.dtype)
 
 
@@ -73,7 +86,7 @@ def _weight(file, layer, name, shape, device):
     if arrays[0] is None:
         raise ValueError(f"{file.path}: tensor {layer['name']}.{name} is missing")
     return Quantized(*arrays, None, None, None, (layer["experts"], *shape), layer["recipe"], "w",
-                     jnp.dtype(jnp.bfloat16))
+                     _type_of(layer["recipe"]))
 
 
 def load_packed(path, *, device=None):
@@ -97,7 +110,7 @@ def pack(source, to=None, *, format=None, experts_of=None, recipe=None, device=N
 
         source      a model's folder, or safetensors files
         to          the new file; None: a temporary one
-        format      gpt-oss, deepseek, nvfp4, gptq or awq; None: the one that the tensors have
+        format      gpt-oss, deepseek, nvfp4, gptq, ..; None: the one that the tensors have
         experts_of  a pattern of layers' names; the others stay as they are
         recipe      the operands' recipe; None: the format's
 

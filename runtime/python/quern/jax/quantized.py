@@ -13,7 +13,7 @@ from quern.jax._batch import batched
 from quern.jax._call import WORDS, call
 from quern.jax._recipes import scaling_of
 from quern.jax.scaling import ScalingState, check_state, vary_with
-from quern.scaling import OF
+from quern.scaling import OF, have_same_weights
 
 COPIES = ("rowwise", "columnwise", "both")
 _ARRAYS = ("rowwise", "rowwise_sf", "rowwise_global", "columnwise", "columnwise_sf",
@@ -47,7 +47,8 @@ class Quantized:
 def check_quantized(name, quantized, recipe, of):
     if not isinstance(quantized, Quantized):
         raise TypeError(f"{name} is {type(quantized).__name__}: a Quantized is expected")
-    if quantized.of != of or quantized.recipe != recipe:
+    if quantized.of != of or not (quantized.recipe == recipe or
+                                  of == "w" and have_same_weights(quantized.recipe, recipe)):
         raise ValueError(f"{name} is quantized as of={quantized.of} of recipe {quantized.recipe}: "
                          f"of={of} of {recipe} is expected")
 

@@ -9,21 +9,22 @@ from jax import lax
 from quern._switch import Switch
 from quern.jax import _checks
 from quern.jax._call import WORDS
-from quern.jax._recipes import recipe_of, scaling_of
+from quern.jax._recipes import counterpart, recipe_of, scaling_of
 from quern.jax.functions import ragged_dot
 
 _functions = []  # jax's own, then those that replace it; the last one is on
 
 
-def _is_served(lhs, rhs, out, recipe):
-    """Whether quern has products of these types."""
+def _serving(lhs, rhs, out, recipe):
+    """The recipe by which quern has products of these types, or None."""
     x, w = _checks.array("lhs", lhs).dtype, _checks.array("rhs", rhs).dtype
-    recipe = recipe_of(x) if recipe is None else recipe
+    recipe = recipe_of(x) if recipe is None else counterpart(recipe, x) or recipe
     if recipe is None or out is not None and jnp.dtype(out).name not in WORDS:
-        return False
+        return None
     scaling = scaling_of(recipe)
-    return all(kind == scaling.type if count == 1 else kind.name in WORDS
-               for kind, count in ((x, scaling.x), (w, scaling.w)))
+    is_served = all(kind == scaling.type if count == 1 else kind.name in WORDS
+                    for kind, count in ((x, scaling.x), (w, scaling.w)))
+    return recipe if is_served else None
 
 
 def replace_ragged_dot(recipe=None, **more):
@@ -38,9 +39,10 @@ def replace_ragged_dot(recipe=None, **more):
     def replaced(lhs, rhs, group_sizes, precision=None, preferred_element_type=None, *args,
                  **kwargs):
         given = lhs, rhs, group_sizes, precision, preferred_element_type, *args
-        if _is_served(lhs, rhs, preferred_element_type, recipe):
+        serving = _serving(lhs, rhs, preferred_element_type, recipe)
+        if serving is not None:
             try:
-                return ragged_dot(*given, **more, **kwargs, recipe=recipe)
+                return ragged_dot(*given, **more, **kwargs, recipe=serving)
             except NotImplementedError:
                 pass
         return own(*given, **kwargs)

@@ -7,9 +7,9 @@ import re
 import torch
 
 import quern
+from quern import scaling as _scaling
 from quern.scaling import Scaling
-from quern.scaling import scaling_of as _scaling_of
-from quern.torch._ops import DTYPES
+from quern.torch._ops import DTYPES, WORDS
 
 
 @torch.compiler.assume_constant_result
@@ -19,13 +19,25 @@ def scaling_of(recipe):
 
 @functools.lru_cache(maxsize=None)
 def _find_scaling(recipe):
-    scaling = _scaling_of(recipe)
+    scaling = _scaling.scaling_of(recipe)
     return scaling._replace(type=DTYPES.get(scaling.type))
 
 
 def recipe_of(dtype):
     """The recipe that multiplies values of a type directly."""
     return "fp16" if dtype == torch.float16 else "bf16"
+
+
+@torch.compiler.assume_constant_result
+def counterpart(recipe, dtype):
+    """The recipe of the same packed weights for tokens of a type; None: there is none."""
+    return _scaling.counterpart(recipe, WORDS.get(dtype))
+
+
+@torch.compiler.assume_constant_result
+def have_same_weights(one, other):
+    """Whether weights that were packed as one recipe says are those of another one, too."""
+    return _scaling.have_same_weights(one, other)
 
 
 @torch.compiler.assume_constant_result

@@ -11,7 +11,8 @@ import quern.torch as qt
 from quern.torch import _checks
 from quern.torch._checks import VALUES
 from quern.torch._ops import WORDS
-from quern.torch.functions import product
+from quern.torch._recipes import scaling_of
+from quern.torch.functions import product, recipe_for
 from quern.torch.switches import warn_once
 
 _NATIVE = {"bf16": torch.bfloat16, "fp16": torch.float16}  # recipes without scales
@@ -36,6 +37,15 @@ def reason_against(recipe, **tensors):
             return (f"{name} is {t.dtype}: recipe {recipe} multiplies "
                     f"{wanted or VALUES}")
     return None
+
+
+def reason_against_tokens(recipe, x):
+    """Why a recipe of packed weights does not multiply x; None: it does, or autocast casts x."""
+    scaling, kind = scaling_of(recipe), x.device.type
+    if not scaling.is_packed or scaling.x != 1 or x.dtype == scaling.type or \
+            kind != "meta" and torch.is_autocast_enabled(kind):
+        return None
+    return f"tokens are {x.dtype}: recipe {recipe} multiplies {scaling.type}"
 
 
 def cast(recipe, *weights):
@@ -96,6 +106,9 @@ def linear(x, w, ends, recipe, bias=None, prob=None):
 def grouped_mm(a, b, offs, recipe):
     """torch._grouped_mm of tokens [rows, k] and weights [experts, k, n] by a recipe."""
     reason = reason_against(recipe, mat_a=a, mat_b=b)
+    if not reason:
+        recipe = recipe_for(recipe, a) or recipe
+        reason = reason_against_tokens(recipe, a)
     if not reason and (a.dim(), b.dim()) != (2, 3):
         reason = f"mat_a has {a.dim()} axes and mat_b {b.dim()}: 2 and 3 are expected"
     if reason:

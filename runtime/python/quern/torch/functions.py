@@ -8,7 +8,7 @@ import torch
 
 from quern.torch import _checks, _compile
 from quern.torch._ops import DTYPES, WORDS, ops
-from quern.torch._recipes import Scaling, recipe_of, scaling_of
+from quern.torch._recipes import Scaling, counterpart, have_same_weights, recipe_of, scaling_of
 from quern.torch.quantized import NONE, Quantized, State, cast
 
 
@@ -318,6 +318,14 @@ def autocast(scaling, x, *others):
                 else t for t in others]
 
 
+def recipe_for(recipe, x):
+    """The recipe of the same packed weights for the type of x, under autocast for its type. None:
+    there is none."""
+    kind = x.device.type
+    is_cast = kind != "meta" and torch.is_autocast_enabled(kind)
+    return counterpart(recipe, torch.get_autocast_dtype(kind) if is_cast else x.dtype)
+
+
 def sink_of(*weights):
     """Takes the gradients of leaves when a queue is flushed."""
     if not all(w is not None and w.is_leaf for w in weights):
@@ -338,8 +346,22 @@ def add_grad(w, dw):
     w.grad = dw if w.grad is None else w.grad + dw
 
 
+def check_tokens(x, recipe, scaling):
+    """x has a type that the recipe multiplies; the error names a recipe of the same weights for x."""
+    if scaling.x != 1:
+        _checks.values("x", x)
+        return
+    dtype = getattr(x, "dtype", None)
+    other = counterpart(recipe, dtype) if dtype != scaling.type else None
+    if other is not None:
+        raise TypeError(f"x is {dtype}: {scaling.type} is expected; recipe {other} has the same "
+                        f"weights next to {dtype}")
+    _checks.values("x", x, None, scaling.type)
+
+
 def check_quantized(name, quantized, recipe, x):
-    if quantized.of != "w" or quantized.recipe != recipe:
+    if quantized.of != "w" or not (quantized.recipe == recipe or
+                                   have_same_weights(quantized.recipe, recipe)):
         raise ValueError(f"{name} is quantized as of={quantized.of} of recipe {quantized.recipe}: "
                          f"of=w of {recipe} is expected")
     if quantized.rowwise is None:
@@ -348,7 +370,7 @@ def check_quantized(name, quantized, recipe, x):
 
 
 def _check_operands(x, w, quantized, recipe, scaling, state):
-    _checks.values("x", x, None, scaling.type if scaling.x == 1 else None)
+    check_tokens(x, recipe, scaling)
     if scaling.slots and state is None:
         raise ValueError(f"recipe {recipe} has delayed scaling, whose state a module keeps: "
                          "use GroupedLinear")

@@ -11,7 +11,7 @@ from quern.torch import _checks, _compile
 from quern.torch._ops import DTYPES, WORDS, ops
 from quern.torch._recipes import Scaling, read_by, scaling_of
 from quern.torch.functions import (_is_transformed, _written, autocast, bias_of, check_quantized,
-                                   f32, refuse, sink_of, why_no_gradient)
+                                   check_tokens, f32, refuse, sink_of, why_no_gradient)
 from quern.torch.quantized import Quantized, State, cast
 
 FORWARD, BACKWARD, WGRAD = 0, 1, 2
@@ -257,7 +257,7 @@ def mlp_linear(x, w1, w2, quantized1, quantized2, sizes=None, *, offs=None, reci
     out = _checks.results(flat, hidden, x.dtype, out, dgrad_out, outside)
     if (main_grad1 is None) != (main_grad2 is None):
         raise ValueError("main_grad1, main_grad2: both or none are expected")
-    dw = like1.dtype
+    dw = x.dtype if w1 is None and scaling.is_packed else like1.dtype
     if main_grad1 is not None:
         _checks.buffer("main_grad1", main_grad1, like1.shape, x, _written(recipe))
         _checks.buffer("main_grad2", main_grad2, like2.shape, x, (main_grad1.dtype,))
@@ -311,7 +311,7 @@ def check_operands(x, w1, w2, quantized1, quantized2, recipe, scaling, activatio
     if scaling.slots and state is None:
         raise ValueError(f"recipe {recipe} has delayed scaling, whose state a module keeps: "
                          "use GroupedMLP")
-    _checks.values("x", x, None, scaling.type if scaling.x == 1 else None)
+    check_tokens(x, recipe, scaling)
     for name, w, quantized in (("w1", w1, quantized1), ("w2", w2, quantized2)):
         if quantized is not None:
             check_quantized(name, quantized, recipe, x)

@@ -10,6 +10,8 @@ import tempfile
 import torch
 
 from quern.packed import File, pack_files
+from quern.torch._recipes import scaling_of
+from quern.torch.functions import recipe_for
 from quern.torch.layer import moe
 from quern.torch.mlp import grouped_mlp
 from quern.torch.quantized import Quantized
@@ -60,6 +62,11 @@ def _tensor(file, name):
 # ---------------------------------------------------------------------------------- modules
 
 
+def _type_of(recipe):
+    """The type of tokens and of weights' values by a recipe."""
+    return scaling_of(recipe).type or torch.bfloat16
+
+
 class PackedExperts(torch.nn.Module):
     """The experts of a layer, frozen, as quern's operands.
 
@@ -68,8 +75,9 @@ class PackedExperts(torch.nn.Module):
         grouped_mlp(x, sizes)       tokens that are sorted already, as quern.torch.grouped_mlp
         w1, w2                      a Quantized each; b1, b2 in float32 or None
 
-    Both take more arguments of these functions. x is computed in bfloat16. Moves to a device keep
-    the types of the operands.
+    Both take more arguments of these functions. The recipe is the one of these weights for the type
+    of x, under autocast for its type; x of another type becomes that of the file's recipe. Moves to
+    a device keep the types of the operands.
     """
 
     def __init__(self, file, layer):
@@ -98,7 +106,7 @@ class PackedExperts(torch.nn.Module):
     def _weight(self, name, shape):
         return Quantized(getattr(self, name + "_codes"), getattr(self, name + "_sf"),
                          getattr(self, name + "_global"), None, None, None,
-                         (self.experts, *shape), self.recipe, "w", torch.bfloat16)
+                         (self.experts, *shape), self.recipe, "w", _type_of(self.recipe))
 
     @property
     def w1(self):
@@ -108,16 +116,23 @@ class PackedExperts(torch.nn.Module):
     def w2(self):
         return self._weight("w2", (self.hidden, self.ffn))
 
-    def _arguments(self, more):
-        return {"recipe": self.recipe, "activation": self.activation, "b1": self.b1, "b2": self.b2,
+    def _tokens(self, x):
+        """x as it is multiplied, and the recipe that does it."""
+        recipe = recipe_for(self.recipe, x) or self.recipe
+        return x.to(_type_of(recipe)), recipe
+
+    def _arguments(self, recipe, more):
+        return {"recipe": recipe, "activation": self.activation, "b1": self.b1, "b2": self.b2,
                 **self.options, **more}
 
     def forward(self, x, indices, probs=None, **more):
-        y = moe(x.to(torch.bfloat16), indices, probs, self.w1, self.w2, **self._arguments(more))
+        tokens, recipe = self._tokens(x)
+        y = moe(tokens, indices, probs, self.w1, self.w2, **self._arguments(recipe, more))
         return y.to(x.dtype)
 
     def grouped_mlp(self, x, sizes=None, **more):
-        y = grouped_mlp(x.to(torch.bfloat16), self.w1, self.w2, sizes, **self._arguments(more))
+        tokens, recipe = self._tokens(x)
+        y = grouped_mlp(tokens, self.w1, self.w2, sizes, **self._arguments(recipe, more))
         return y.to(x.dtype)
 
     def extra_repr(self):
@@ -149,7 +164,7 @@ def pack(source, to=None, *, format=None, experts_of=None, recipe=None, config=N
 
         source      a model's folder, safetensors files, or {name: tensor}, as state_dict() has it
         to          the new file; None: only modules are made, from a temporary file
-        format      gpt-oss, deepseek, nvfp4, gptq or awq; None: the one that the tensors have
+        format      gpt-oss, deepseek, nvfp4, gptq, ..; None: the one that the tensors have
         experts_of  a pattern of layers' names; the others stay as they are
         recipe      the operands' recipe; None: the format's
         config      of tensors: the model's configuration, a dict or one of transformers

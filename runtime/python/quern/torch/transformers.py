@@ -40,7 +40,9 @@ def _forward(module, hidden, index, weights, *, recipe):
     [tokens, choices]; an index of num_experts is a choice that another process has."""
     first = "gate_up_proj" if module.has_gate else "up_proj"
     w1, w2 = experts.cast(recipe, getattr(module, first), module.down_proj)
-    reason = experts.reason_against(recipe, **{first: w1, "down_proj": w2})
+    recipe = experts.recipe_for(recipe, w1) or recipe
+    reason = experts.reason_against(recipe, **{first: w1, "down_proj": w2}) or \
+        experts.reason_against_tokens(recipe, w1)
     if reason:
         warn_once(f"transformers' eager experts compute {type(module).__name__}: {reason}")
         return type(module).forward.__wrapped__(module, hidden, index, weights)
@@ -90,8 +92,9 @@ def install(model=None, *, recipe="bf16", implementation=None):
         implementation  its name, default "quern"; with a model, which may have another recipe than
                         the next one, "quern_" and the recipe
 
-    Models whose weights the recipe does not multiply keep transformers' eager experts, with one
-    warning that says why.
+    Models in float16 take the recipe of the same packed weights for them, such as w4a16_int4_fp16
+    for w4a16_int4. Models whose weights the recipe does not multiply keep transformers' eager
+    experts, with one warning that says why.
     """
     experts.check_recipe(recipe)
     name = implementation or ("quern" if model is None else f"quern_{recipe}")
