@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dequantize.c: codes times scales as bf16, as the products of Hopper
+/* dequantize.c: codes times scales as bf16 and f16, as the products of Hopper
    dequantize them: every code with every scale, at every position of a word. */
 #include "numbers.h"
 
@@ -44,11 +44,11 @@ static int code_at(const struct format *f, int i, int j)
 
 /* The rounded fp32 product, or its part. */
 static unsigned expected(const struct format *f, int code, const char *type,
-                         int scale, double part)
+                         int scale, double part, const char *to)
 {
     float product = (float)(value_of(f, code) * scale_of(type, scale) * part);
 
-    return format_round(format_named("bf16"), product);
+    return format_round(format_named(to), product);
 }
 
 /* The place in a word of the code that pair `j / 2` has as its low or high
@@ -60,8 +60,8 @@ static int place_of(int j, int apart)
 
 /* One function over each code at each position with each scale up to `most`,
    which it takes for those above, too. */
-static void check(const struct format *f, const char *name, const char *type,
-                  int apart, int most, double part)
+static void check_as(const char *to, const struct format *f, const char *name,
+                     const char *type, int apart, int most, double part)
 {
     static uint32_t in[CODES * SCALES][2], out[CODES * SCALES * 4];
     int bits = f->width == 4 ? 4 : 8, each = 32 / bits, words = 1 << f->width;
@@ -78,12 +78,18 @@ static void check(const struct format *f, const char *name, const char *type,
             int code = code_at(f, i % words, place_of(j, apart));
             int scale = i / words < most ? i / words : most;
             unsigned got = out[i * each / 2 + j / 2] >> j % 2 * 16 & 0xffff;
-            unsigned right = expected(f, code, type, scale, part);
+            unsigned right = expected(f, code, type, scale, part, to);
 
             if (got != right)
                 fail_msg("%s: code %02x, scale %02x: %04x instead of %04x",
                          name, (unsigned)code, (unsigned)scale, got, right);
         }
+}
+
+static void check(const struct format *f, const char *name, const char *type,
+                  int apart, int most, double part)
+{
+    check_as("bf16", f, name, type, apart, most, part);
 }
 
 /* With scales of both types, and the short form of one of them. */
@@ -117,8 +123,24 @@ TEST(test_dequantize_every_pair)
     check(format_named("e2m1"), "low_e2m1_byte", "e4m3", 0, SCALES - 1, 0x1p-9);
 }
 
-/* The product that is rounded to fp32 and then to bf16; -1: NaN. */
-static int rounded(double code, double scale)
+TEST(test_dequantize_every_pair_as_f16)
+{
+    static const char *const types[] = {"e8m0", "e4m3"};
+    char name[64];
+
+    for (int i = 0; i < 2; i++) {
+        snprintf(name, sizeof name, "half_e4m3_%s", types[i]);
+        check_as("f16", format_named("e4m3"), name, types[i], 0, SCALES - 1, 1);
+        snprintf(name, sizeof name, "half_e2m1_%s", types[i]);
+        check_as("f16", format_named("e2m1"), name, types[i], 0, SCALES - 1, 1);
+        snprintf(name, sizeof name, "half_twice_%s", types[i]);
+        check_as("f16", format_named("e2m1"), name, types[i], 1,
+                 i ? SCALES - 1 : 128, i ? 0x1p-9 : 1);
+    }
+}
+
+/* The product that is rounded to fp32 and then to bf16 or f16; -1: NaN. */
+static int rounded(double code, double scale, int half)
 {
     const float product = (float)(code * scale);
     int exponent;
@@ -126,6 +148,8 @@ static int rounded(double code, double scale)
 
     if (isnan(product))
         return -1;
+    if (half)
+        return (int)format_round(format_named("f16"), product);
     if (isinf(product) || product == 0)
         return (int)(bits_from(product) >> 16);
     frexp((double)product, &exponent);
@@ -155,9 +179,10 @@ static uint32_t wide_bits(const char *type, int i)
 static void check_integer(const char *name, unsigned got, int value,
                           double scale, uint32_t bits)
 {
-    const int right = rounded(value, scale);
+    const int half = strstr(name, "half") != NULL;
+    const int right = rounded(value, scale, half);
 
-    if (right < 0 ? (got & 0x7fff) > 0x7f80
+    if (right < 0 ? (got & 0x7fff) > (half ? 0x7c00u : 0x7f80u)
                   : got == (unsigned)right ||
                         ((right & 0x7fff) == 0 && (got & 0x7fff) == 0))
         return;
@@ -214,6 +239,11 @@ TEST(test_dequantize_integers)
     for (int type = 0; type < 3; type++)
         for (int form = 0; form < 3; form++)
             check_integers(types[type], forms[form], 8);
+    for (int zero = 0; zero < 16; zero++)
+        check_integers("bf16", "_short", zero);
+    for (int type = 0; type < 3; type++)
+        for (int zero = 0; zero < 15 + (type < 2); zero++)
+            check_integers(types[type], "_half", zero);
 }
 
 /* Every code with scales of fp32 that are drawn. */
@@ -232,7 +262,7 @@ TEST(test_dequantize_e4m3_wide)
             const unsigned got = out[i][j / 2] >> j % 2 * 16 & 0xffff;
             const int right =
                 rounded(value_of(f, (int)(in[i][0] >> 8 * j & 255)),
-                        (double)float_from(in[i][1]));
+                        (double)float_from(in[i][1]), 0);
 
             assert_true(right < 0 ? (got & 0x7fff) > 0x7f80
                                   : got == (unsigned)right);

@@ -10,7 +10,8 @@ from conftest import DEVICE, Case, assert_near
 import quern.torch as qt
 
 RECIPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "w4a16_mxfp4": torch.bfloat16,
-           "w4a16_int4": torch.bfloat16, "w8a16_fp8_block": torch.bfloat16}
+           "w4a16_int4": torch.bfloat16, "w8a16_fp8_block": torch.bfloat16,
+           "w4a16_int4_fp16": torch.float16}
 
 
 def adapters(case, rank, dtype):
@@ -208,7 +209,7 @@ def compare(found, expected, limit):
         assert_near(a, b, limit)
 
 
-@pytest.mark.parametrize("recipe", ["bf16", "fp16", "w4a16_mxfp4", "w4a16_int4"])
+@pytest.mark.parametrize("recipe", ["bf16", "fp16", "w4a16_mxfp4", "w4a16_int4", "w4a16_int4_fp16"])
 @pytest.mark.parametrize("activation", ["swiglu", "silu"])
 def test_mlp(recipe, activation):
     experts = Experts(recipe, activation)

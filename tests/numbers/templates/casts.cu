@@ -208,6 +208,72 @@ ENTRY each_integers_byte_$(scale)(const unsigned *in, unsigned *pair, long count
 }
 
 //$   end
+//$   once "dequantize/integers_f16.c"
+/* Byte by byte, as integers_byte has them, of scales of few digits. */
+ENTRY each_integers_short_bf16(const unsigned *in, unsigned *pair, long count)
+{
+    EACH(i, count)
+        for (int j = 0; j < 4; j++) {
+            const float factor = factor_bf16(in[3 * i + 1]);
+            const unsigned codes = in[3 * i] >> 8 * j & 255;
+
+            pair[8 * i + j] = dequantize_i4_byte_short(codes, scale_of_i4(factor));
+            pair[8 * i + 4 + j] =
+                dequantize_u4_byte_short(codes, scale_of_u4(factor, zero_u4(in[3 * i + 1])));
+        }
+}
+
+//$   for _, scale in ipairs { "bf16", "f16", "f32" } do
+//$     local wide = scale == "f16" and "" or "_wide"
+//$     local zero = scale ~= "f32" and "zero_u4(in[3 * i + 1])" or "in[3 * i + 2] % 15"
+/* The same as f16, of any scale. */
+ENTRY each_integers_half_$(scale)(const unsigned *in, unsigned *pair, long count)
+{
+    EACH(i, count)
+        for (int j = 0; j < 4; j++) {
+            const float factor = factor_$(scale)(in[3 * i + 1]);
+            const unsigned codes = in[3 * i] >> 8 * j & 255;
+
+            pair[8 * i + j] = dequantize_i4_byte_f16$(wide)(codes, scale_of_i4_f16(factor));
+            pair[8 * i + 4 + j] =
+                dequantize_u4_byte_f16$(wide)(codes, scale_of_u4_f16(factor, $(zero)));
+        }
+}
+
+//$   end
+//$   once "dequantize/e2m1_half.c"
+//$   once "dequantize/e4m3_half.c"
+//$   for _, scale in ipairs { "e8m0", "e4m3" } do
+/* Words of codes, each followed by its scale, as pairs of f16. */
+ENTRY each_half_e4m3_$(scale)(const unsigned *in, unsigned *pair, long count)
+{
+    EACH(i, count) dequantize_e4m3_half(pair + 2 * i, in[2 * i], factor_$(scale)(in[2 * i + 1]));
+}
+
+ENTRY each_half_e2m1_$(scale)(const unsigned *in, unsigned *pair, long count)
+{
+    EACH(i, count)
+        for (int j = 0; j < 4; j++)
+            pair[4 * i + j] = scale_e2m1_half(bits_e2m1_half_byte(in[2 * i] >> 8 * j & 255),
+                                              factor_$(scale)(in[2 * i + 1]));
+}
+
+/* By the short form, of scales that have one, or that are 2^9 too small; codes four apart. */
+ENTRY each_half_twice_$(scale)(const unsigned *in, unsigned *pair, long count)
+{
+    EACH(i, count)
+        for (int j = 0; j < 4; j++) {
+//$     if scale == "e8m0" then
+            const unsigned most = in[2 * i + 1] < MOST_E8M0_APART ? in[2 * i + 1] : MOST_E8M0_APART;
+//$     else
+            const unsigned most = in[2 * i + 1];
+//$     end
+
+            pair[4 * i + j] = multiply_f16x2(bits_e2m1_half(in[2 * i], j), twice_$(scale)_half(most));
+        }
+}
+
+//$   end
 //$   once "dequantize/e4m3_wide.c"
 /* Words of codes, each followed by its scale. */
 ENTRY each_e4m3_wide(const unsigned *in, unsigned *pair, long count)
