@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Forward layers of packed weights from unpermuted tokens: quern's moe lines in W4A16 and in BF16,
-and Humming (PyPI humming-kernels) where it can be imported, in one process, on one GPU.
+"""Forward layers of packed weights from unpermuted tokens: quern's moe lines in W4A16 and in BF16
+or FP16, and Humming (PyPI humming-kernels) where it can be imported, in one process, on one GPU.
 
     python3 bench/packed.py [--recipes w4a16_mxfp4,w4a16_int4] [--shapes 'gptoss*,qwen3']
                             [--tokens 1,16,256] [--rounds N] [--budget SECONDS] [--json FILE]
@@ -36,7 +36,7 @@ LAYERS = 8
 
 class Weights:
     """Codes of four bits and scales of both products, as checkpoints have them."""
-    BLOCKS = {"w4a16_mxfp4": 32, "w4a16_int4": 128}
+    BLOCKS = {"w4a16_mxfp4": 32, "w4a16_int4": 128, "w4a16_int4_fp16": 128}
 
     def __init__(self, recipe, experts, hidden, ffn):
         self.recipe, self.experts, self.hidden, self.ffn = recipe, experts, hidden, ffn
@@ -52,20 +52,25 @@ class Weights:
         self.plain = {name: self.values(name) for name in self.codes}
 
     def values(self, name):
-        """In BF16, which holds them exactly."""
+        """In BF16 or FP16, which hold them exactly."""
         table = [0, .5, 1, 1.5, 2, 3, 4, 6, -0., -.5, -1, -1.5, -2, -3, -4, -6] if self.mxfp4 \
             else [*range(8), *range(-8, 0)]
-        table = torch.tensor(table, dtype=torch.bfloat16, device="cuda")
+        table = torch.tensor(table, dtype=self.type, device="cuda")
         scales = self.scales[name]
         scales = 2.0 ** (scales.float() - 127) if self.mxfp4 else scales.float()
         return torch.stack([torch.stack((table[(codes & 15).int()], table[(codes >> 4).int()]),
                                         -1).flatten(-2) *
-                            scale.to(torch.bfloat16).repeat_interleave(self.block, -1)
+                            scale.to(self.type).repeat_interleave(self.block, -1)
                             for codes, scale in zip(self.codes[name], scales)])
 
     @property
     def mxfp4(self):
         return self.recipe == "w4a16_mxfp4"
+
+    @property
+    def type(self):
+        """Of activations."""
+        return torch.float16 if self.recipe.endswith("_fp16") else torch.bfloat16
 
     @property
     def block(self):
@@ -75,8 +80,8 @@ class Weights:
 class Tokens:
     """x, and LAYERS choices of experts with their probabilities."""
 
-    def __init__(self, count, hidden, experts, topk):
-        self.x = torch.randn(count, hidden, dtype=torch.bfloat16, device="cuda")
+    def __init__(self, count, hidden, experts, topk, type):
+        self.x = torch.randn(count, hidden, dtype=type, device="cuda")
         logits = torch.randn(LAYERS, count, experts, device="cuda")
         values, index = logits.topk(topk, -1)
         self.prob, self.index = values.softmax(-1).contiguous(), index.to(torch.int32)
@@ -117,7 +122,7 @@ def line_of(kind, recipe, weights, tokens):
     topk = f"topk={tokens.topk} " if kind == "moe" else "prob=1 "
     rows = tokens.count if kind == "moe" else tokens.count * tokens.topk
     return (f"{kind} {recipe} g={weights.experts} m={rows} {topk}hidden={weights.hidden} "
-            f"ffn={weights.ffn} in=bf16 grad=0")
+            f"ffn={weights.ffn} in={'f16' if weights.type == torch.float16 else 'bf16'} grad=0")
 
 
 def packed_operands(weights):
@@ -129,7 +134,7 @@ def packed_operands(weights):
 
 
 def quern_layer(library, recipe, weights, tokens, y):
-    own = packed_operands(weights) if recipe != "bf16" else weights.plain
+    own = packed_operands(weights) if recipe == weights.recipe else weights.plain
     return Quern(library, line_of("moe", recipe, weights, tokens),
                  [{"x": tokens.x, "y": y, "index": tokens.index[i], "prob": tokens.prob[i], **own}
                   for i in range(LAYERS)])
@@ -157,6 +162,7 @@ class Humming:
         from humming.kernel.humming import HummingKernel
         from humming.layer import HummingLayer
         self.weights, self.tune, self.kernel = weights, tune, HummingKernel
+        torch._dynamo.reset()  # after some shapes it would compile no more
         self.gated, self.add_rows = torch.compile(gated), torch.compile(add_rows)
         self.layers = {}
         kind = {"dtype": "float4e2m1", "scale_dtype": "float8e8m0"} if weights.mxfp4 else \
@@ -166,13 +172,13 @@ class Humming:
             layer = HummingLayer(shape_n=n, shape_k=k, num_experts=weights.experts,
                                  weight_config={**kind, "group_size": weights.block},
                                  pad_n_to_multiple=128,  # four of its warps
-                                 torch_dtype=torch.bfloat16).cuda()
+                                 torch_dtype=weights.type).cuda()
             codes = weights.codes[name]
             if not weights.mxfp4:
                 codes = codes ^ 0x88  # its codes are 8 more
             scales = weights.scales[name]
             scales = scales.view(torch.float8_e8m0fnu) if weights.mxfp4 else \
-                scales.to(torch.bfloat16)
+                scales.to(weights.type)
             layer.load_from_tensors({"weight": codes.view(torch.int32), "weight_scale": scales})
             layer.transform()
             self.layers[name] = layer
@@ -266,15 +272,16 @@ def measure(shape, weights, humming, library, options):
     rows = []
     for count in options.tokens:
         torch.manual_seed(count)
-        tokens = Tokens(count, hidden, experts, topk)
-        made = {who: torch.empty_like(tokens.x) for who in ("packed", "bf16")}
+        tokens = Tokens(count, hidden, experts, topk, weights.type)
+        plain = "fp16" if weights.type == torch.float16 else "bf16"
+        made = {who: torch.empty_like(tokens.x) for who in ("packed", plain)}
         calls = {"quern": quern_layer(library, weights.recipe, weights, tokens, made["packed"]),
                  "quern products": quern_products(library, weights, tokens),
-                 "quern bf16": quern_layer(library, "bf16", weights, tokens, made["bf16"])}
+                 f"quern {plain}": quern_layer(library, plain, weights, tokens, made[plain])}
         plans = list(calls.values())
         for plan in plans:
             plan()
-        apart = {"bf16": distance(made["packed"], made["bf16"])}
+        apart = {plain: distance(made["packed"], made[plain])}
         if humming:
             humming.begin(tokens)
             apart["humming"] = distance(made["packed"], humming.layer(LAYERS - 1))

@@ -281,7 +281,7 @@ def packed_layers(up):
                 us = row["us"]
                 rows.append([gpu.upper(), row["shape"], f"`{row['recipe']}`", str(row["tokens"]),
                              f"{us['quern']:.0f}", f"{us['humming'] / us['quern']:.2f} ×",
-                             f"{us['quern bf16'] / us['quern']:.2f} ×"])
+                             f"{us.get('quern bf16', us.get('quern fp16')) / us['quern']:.2f} ×"])
     return markdown(["GPU", "layer", "recipe", "tokens", "µs", "of Humming", "of BF16"], rows)
 
 
