@@ -69,7 +69,7 @@ class Weights:
 
     @property
     def type(self):
-        """Of activations."""
+        """That of activations."""
         return torch.float16 if self.recipe.endswith("_fp16") else torch.bfloat16
 
     @property
@@ -162,8 +162,8 @@ class Humming:
         from humming.kernel.humming import HummingKernel
         from humming.layer import HummingLayer
         self.weights, self.tune, self.kernel = weights, tune, HummingKernel
-        torch._dynamo.reset()  # after some shapes it would compile no more
-        self.gated, self.add_rows = torch.compile(gated), torch.compile(add_rows)
+        torch._dynamo.reset()  # it compiles for eight shapes at most
+        self.gated, self.add_rows = [torch.compile(f, dynamic=False) for f in (gated, add_rows)]
         self.layers = {}
         kind = {"dtype": "float4e2m1", "scale_dtype": "float8e8m0"} if weights.mxfp4 else \
             {"dtype": "int4"}

@@ -49,7 +49,7 @@ double qn_model_l2_bytes(const struct qn_device *device);
 double qn_model_cast(const struct qn_device *device, double bytes,
                      int launches);
 
-/* The time of kernels that dequantize codes to 16 bits next to their products. */
+/* The time of kernels that dequantize codes next to their products. */
 
 /* Is it one of them? */
 int qn_model_dequantizes(const struct qn_kernel *kernel);

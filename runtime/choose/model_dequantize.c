@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
-** model_dequantize.c: the time of kernels that dequantize codes to 16 bits next to
-** their products. For 64 steps of k of a tile, the largest of
+** model_dequantize.c: the time of kernels that dequantize codes next to their
+** products. For 64 steps of k of a tile, the largest of
 **     bytes through shared memory / its rate: 4 KB of B for each 16 steps of 64
 **         x 128 products and, unless an operand comes from registers, 2 KB of
 **         A; codes in and out again; 128 bytes for each row dequantized there
@@ -53,7 +53,9 @@
 #define FEW_OF_MANY      128.0
 #define ALONG_STEP       530.0
 #define ALONG_ROW        4.1
-#define SHORT_STEP       1550.0 /* of 256 rows of B next to 64 of A */
+#define SHORT_STEP       1400.0 /* of 256 rows of B next to 64 of A */
+#define MIDDLE_STEP      1150.0 /* of 192 next to 64 of 128 */
+#define MIDDLE_ROW       4.8    /* each one more */
 #define ACROSS_STEP      600.0
 #define ACROSS_ROW       5.5
 #define ALONE            30.0
@@ -138,7 +140,7 @@ static double few_of(const struct qn_kernel *kernel)
 {
     enum strategy strategy = strategy_of(kernel);
     double few = strategy == SWAPPED      ? FEW
-                 : strategy == WEIGHTS    ? FEW_OF_MANY
+                 : strategy == WEIGHTS    ? larger(kernel->tile[0] / 2.0, FEW)
                  : strategy == FEW_TOKENS ? kernel->tile[0] / 2.0
                                           : 0;
 
@@ -167,6 +169,8 @@ static double weights_cycles(const struct qn_kernel *kernel, double rows,
     double step = along ? ALONG_STEP : ACROSS_STEP,
            row = along ? ALONG_ROW : ACROSS_ROW;
 
+    if (kernel->tile[1] == 192)
+        return (MIDDLE_STEP + MIDDLE_ROW * larger(rows - 64, 0)) * k / 64;
     if (kernel->tile[1] > 128)
         return SHORT_STEP * k / 64;
     return (step + row * larger(rows, FEW_OF_MANY)) * k / 64;

@@ -60,7 +60,7 @@ struct qn_launch {
     struct qn_step step;
 };
 
-/* At most: sizes, preparation, two operands to FP8 and two to 16 bits, a product
+/* At most: sizes, preparation, two operands to FP8 and two to values, a product
    of each, an epilogue, two sums, A, its sums, D, zeros in D and P, and two of
    adapters. */
 enum { QN_LAUNCHES = 18 };

@@ -1,5 +1,5 @@
 -- Products of few tokens and packed weights with mma.sync, which leaves a multiprocessor all of its
--- instructions: each code of the weights is turned into 16 bits in registers, once, next to up to 64
+-- instructions: each code of the weights becomes 16 bits in registers, once, next to up to 64
 -- tokens. The rows of the weights are the tensor cores' rows.
 
 local SMEM = 99 * KiB -- that every GPU since sm_80 has
@@ -58,7 +58,8 @@ kernels "sm80_few_m" {
   -- on sm_120a one CTA has all of it. Scales of 16 values, activations next to six CTAs, and 64
   -- tokens on sm_100f need more registers.
   derive "ctas" (function (v)
-    local small = v.b.scale and v.b.scale.k < 32
+    local s = v.b.scale
+    local small = s and (s.k < 32 or s.zeros and v.a.type == "f16")
     if v.arch == "sm_120a" then return 1 end
     if v.b.bits == 8 then return 2 end
     if v.tile.m > 32 and (small or v.arch == "sm_100f") then return 2 end

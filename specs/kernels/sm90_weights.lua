@@ -1,7 +1,7 @@
 -- Products of packed weights on Hopper's tensor cores, which take them from registers: the weights
 -- are the tensor cores' rows, the tokens are multiplied as they are copied. Next to tokens in bf16
--- or f16 codes become that; next to FP8 those of four bits become e4m3, relative to a power of two for 128
--- values of k. Paths are chosen by a recipe's fields.
+-- or f16 codes become that; next to FP8 those of four bits become e4m3, relative to a power of two
+-- for 128 values of k. Paths are chosen by a recipe's fields.
 
 local AHEAD = 8 -- steps of 64 k for which scales are on their way
 local SLABS = 2
@@ -53,7 +53,8 @@ local function common (most)
   derive "split" "n",
   derive "mma_n" (function (v) return v.tile.m end),
   derive "registers" (function (v)
-    if v.threads > 3 * 128 then return { 40, 104 } end
+    if v.threads > 4 * 128 then return { 40, 104 } end
+    if v.threads > 3 * 128 then return { 40, 152 } end
     return halves(v) and { 56, 224 } or { 40, 232 }
   end),
   derive "store" "warps",
@@ -138,11 +139,12 @@ local function weights (few)
       local s = v.b.scale
       return s.span ~= "block" or s.order ~= "rows" or s.k % 16 ~= 0 or s.bytes * 64 > 4 * s.k
     end),
-  reject "a tile has 128 columns next to 128 to 256 rows, 256 next to 64, and 64 values of k"
+  reject "a tile has 128 columns next to 128 to 256 rows, 192 next to 128 or 256 next to 64, 64 k"
     (function (v)
       local m, n = v.tile.m, v.tile.n
       local many = n == 128 and m >= 128 and m <= 256 and m % 32 == 0
-      return not many and (m ~= 64 or n ~= 256) or v.tile.k ~= 64
+      local few = m == 128 and n == 192 or m == 64 and n == 256
+      return not many and not few or v.tile.k ~= 64
     end),
   common(12)
 end
@@ -152,11 +154,11 @@ local given = { "b_pointers", "b_sf", "b_sf_stride", "b_sf_group_stride", "b_glo
                 "offsets", "sizes_bytes", "groups", "m", "n", "k", "band", "error", "noop" }
 local join = table.join
 
-local tiles = { many = { 256, 128, 64 }, few = { 64, 256, 64 } } -- of tokens
+local tiles = { many = { {256, 128, 64} }, few = { {64, 256, 64}, {128, 192, 64} } } -- of tokens
 
 -- y = x wᵀ and dx = dy w: rows of A and D in groups, one matrix B for each. One tensor serves
 -- fprop, whose k goes along its rows, and dgrad, whose k goes across them.
-for tokens, tile in pairs(tiles) do
+for tokens, all in pairs(tiles) do
   local few = tokens == "few"
 
   kernels(few and "sm90_few_m" or "sm90_weights_m") {
@@ -166,7 +168,7 @@ for tokens, tile in pairs(tiles) do
     ragged = "m", arch = "sm_90a", template = "sm90/gemm_weights.cu", params = join(maps, given),
 
     axis "schedule" { "cooperative" },
-    axis "tile"     { tile },
+    axis "tile"     (all),
     axis "cluster"  { {1, 1} },
     weights(few)
   }
@@ -193,14 +195,12 @@ local function activate (operand, axes, tokens)
     axis "activation" (axes[1]),
     axis "interleave" (axes[2]),
     axis "schedule" { "cooperative" },
-    axis "tile"     { tiles[tokens] },
+    axis "tile"     (tiles[tokens]),
     axis "cluster"  { {1, 1} },
     derive "operands" (operand),
     without "limit slope shift" (function (v) return v.activation ~= "clamped_swiglu" end),
-    reject "scales of 16 values next to runs of 8 leave four warpgroups too few registers"
-      (function (v)
-        return v.tile.n == 256 and v.interleave == 8 and v.b.scale and v.b.scale.k < 32 or false
-      end),
+    reject "runs of 8 leave four warpgroups too few registers"
+      (function (v) return v.tile.n == 256 and v.interleave == 8 end),
     weights(few)
   }
 end

@@ -30,7 +30,7 @@ FN unsigned scale_e2m1_half(unsigned bits, float factor)
 }
 
 /* A scale of e8m0, 2^14 times its value, in both halves of a word: up to the code of 2, f16 has no
-   larger ones. Where it is zero, each code times the scale is. */
+   larger ones. It is zero if each code times the scale is. */
 FN unsigned twice_e8m0_half(unsigned code)
 {
     const float factor = float_of(((code & 255) + 14) << 23);

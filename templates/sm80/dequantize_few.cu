@@ -9,7 +9,8 @@
 //$ local kind = b.type .. held .. (wide and "_wide" or "")
 //$ local integer = four and b.integer
 //$ local short = integer and s.type ~= "f16" and not wide
-//$ local of = integer and f16 and "_f16" or short and "_short" or ""
+//$ local to = integer and f16 and "_f16" or short and "_short" or ""
+//$ to = to .. (wide and "_wide" or "")
 //$ local exact = b.type == "e2m1" and s.type == "e8m0" -- 16 bits hold all but the largest scales
 //$ local low = lowered > 0
 //$ if f16 then
@@ -173,14 +174,15 @@ FN void prepare_factors(const struct memory *s, const struct rows *r, int x)
 //$ end
 }
 
+//$ local n = f16 and 1024 or 128
 //$ local of_128 = f16 and "0x64006400" or "0x43004300"
 //$ local flip = b.type == "i4" and (f16 and "0x64086408" or "0x43084308") or of_128
 //$ local codes = half_words and "codes" or "codes * 0x1001"
 //$ if half_words then
-/* The lowest codes of both halves of a word in the last bits of $(f16 and 1024 or 128). `nibbles` is 0x000f000f: as
+/* The lowest codes of both halves of a word in the last bits of $(n). `nibbles` is 0x000f000f: as
    the compiler does not know it, this is one instruction. */
 //$ else
-/* The two codes of a byte in the last bits of $(f16 and 1024 or 128). `nibbles` is 0x000f000f: as the compiler does
+/* The two codes of a byte in the last bits of $(n). `nibbles` is 0x000f000f: as the compiler does
    not know it, this is one instruction. */
 //$ end
 FN unsigned int pair_of_codes(unsigned int codes, unsigned int nibbles)
@@ -227,7 +229,7 @@ FN void dequantize_row$(name)(unsigned int value[2][WARP_N / 16][4], const struc
                                           0, $(zero) };
 //$ end
 
-        *to = scale_integer$(of .. (wide and "_wide" or ""))(pair_of_codes($(pair), r->nibbles), &by);
+        *to = scale_integer$(to)(pair_of_codes($(pair), r->nibbles), &by);
 //$ elseif twice then
 
         *to = multiply_$(f16 and "f16" or "bf16")x2($(bits), *scale);

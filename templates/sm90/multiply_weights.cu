@@ -1,7 +1,8 @@
 //$ -- SPDX-License-Identifier: Apache-2.0
+//$ local type = a.type
 /*
 ** sum = (a * b) turned, over all of k, at least one step: the rows of B are the tensor cores' rows,
-** those of A their columns. These warps turn codes times scales into $(a.type), in the registers that
+** those of A their columns. These warps turn codes times scales into $(type), in the registers that
 ** the tensor cores take them from: while one step's products are in flight the next one's values
 ** are made. Each warpgroup has 64 of D's columns.
 */

@@ -169,7 +169,8 @@ FN void $(name)(struct fragment *f, const struct rows *r, unsigned int stage, in
     const $(integer and "struct integer_scale" .. of_f16 or "float") scale =
         $(integer and of .. "(" .. factor .. zero .. ")" or factor);
 //$ elseif care then
-    const unsigned int scale = $(f16 and "twice_e8m0_half(code)" or "twice_e8m0_apart(code * 0x10001)");
+//$ local twice_e8m0 = f16 and "twice_e8m0_half(code)" or "twice_e8m0_apart(code * 0x10001)"
+    const unsigned int scale = $(twice_e8m0);
 //$ else
     const unsigned int scale = twice_e4m3_$(f16 and "half" or "apart")(code);
 //$ end

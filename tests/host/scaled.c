@@ -105,7 +105,7 @@ static void run_case(const struct qn_recipe *recipe, int op, int index)
         .pad = {0, 0, index % 3, index % 4},
     };
 
-    /* what F16 cannot hold proves nothing */
+    /* values that F16 cannot hold prove nothing */
     if (c.fill == QT_EXTREME && c.d_type == QUERN_F16)
         c.d_type = QUERN_F32;
     if (c.fill == QT_EXTREME && recipe->x == QUERN_F16)

@@ -383,7 +383,7 @@ def check_values(library, line, inputs, output, expected):
     same_numbers(line, got.astype(np.float32).ravel(), expected.astype(np.float32).ravel())
 
 
-# Of the recipes above: dgrad reads the rowwise tensor of w, too.
+# Recipes of which dgrad reads the rowwise tensor of w, too.
 PACKED = ("w4a16_int4", "w4a16_int4_zeros", "w4a16_int4_fp16", "w4a16_int4_zeros_fp16")
 SAID = {check_activation: ", activated", check_every_value: ", every code with every scale"}
 

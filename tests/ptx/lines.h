@@ -121,6 +121,15 @@
     X("9.0 8.0", "fprop w4a16_int4_zeros" ROWS "n=256 k=200")                  \
     X("9.0 8.0", "dgrad w4a16_int4_zeros" ROWS "n=200 k=136")                  \
     X("9.0", "fprop w8a16_fp8_block" ROWS "n=256 k=200 d=f32")                 \
+    X("12.0 10.0 9.0 8.0",                                                     \
+      "fprop w4a16_int4_fp16 g=3 m=20 n=256 k=200 split=skew")                 \
+    X("9.0", "fprop w4a16_int4_zeros_fp16 g=3 m=300 n=256 k=200 split=skew")   \
+    X("9.0 8.0", "dgrad w4a16_int4_fp16" ROWS "n=200 k=136")                   \
+    X("10.0 9.0 8.0",                                                          \
+      "dgrad w4a16_int4_zeros_fp16" ROWS "n=200 k=136 lora=72")                \
+    X("9.0", "fprop w4a16_int4_fp16" ROWS                                      \
+             "n=208 k=136 activation=swiglu interleave=1 bias=1 saved=1")      \
+    X("9.0 8.0", "fprop w4a16_int4_fp16" ROWS "n=208 k=136 dequantize=pass")   \
     X("12.0 10.0 9.0",                                                         \
       "fprop w4a16_mxfp4 g=3 m=20 n=272 k=200 split=skew "                     \
       "activation=clamped_swiglu interleave=1 bias=1 prob=1 saved=1")          \

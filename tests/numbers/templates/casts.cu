@@ -269,7 +269,8 @@ ENTRY each_half_twice_$(scale)(const unsigned *in, unsigned *pair, long count)
             const unsigned most = in[2 * i + 1];
 //$     end
 
-            pair[4 * i + j] = multiply_f16x2(bits_e2m1_half(in[2 * i], j), twice_$(scale)_half(most));
+            pair[4 * i + j] =
+                multiply_f16x2(bits_e2m1_half(in[2 * i], j), twice_$(scale)_half(most));
         }
 }
 
