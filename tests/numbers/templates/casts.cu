@@ -362,7 +362,7 @@ ENTRY each_rebase_e2m1(const unsigned *in, unsigned *out, long count)
     EACH(i, count) {
         const unsigned base = rebase_base(in[3 * i + 1]);
         const unsigned all = rebase_distances(in[3 * i + 1], base);
-        const unsigned distance = all >> 8 * in[3 * i + 2] & 255, far = rebase_far(all);
+        const unsigned distance = all >> in[3 * i + 2] % 4 * 8 & 255, far = rebase_far(all);
         const struct magnitudes any = rebase_any(distance);
         const struct magnitudes m = far ? any : rebase_near(distance);
 
