@@ -107,9 +107,11 @@ kernels "sm80_few_m" {
     (function (v)
       return v.a.scale ~= false or v.a.type ~= "bf16" and v.a.type ~= "f16" or not v.b.scale
     end),
-  reject "e2m1 next to fp32 scales has no conversion to bf16 here"
+  reject "codes of floats times scales of as many digits have no instructions of their own"
     (function (v)
-      return v.a.type == "bf16" and v.b.type == "e2m1" and v.b.scale.type == "f32"
+      local s = v.b.scale
+      return v.a.type == "bf16" and not v.b.integer
+             and (s.type == "f16" or s.type == "f32" and v.b.type ~= "e4m3") or false
     end),
   reject "scales must be factors of values, not of sums"
     (function (v) return not v.b.scale.of_values end),

@@ -291,6 +291,10 @@ static const struct {
     {"run fprop test_next_f16 g=2 m=64 n=32 k=96 --specs tests/cli/specs "
      "--backend host --check",
      0, "passed"},
+    {"list -k 'quern_test_serve_fprop_*_few' --specs tests/cli/specs", 0,
+     "quern_test_serve_fprop_tn_m_bf16_scale_sm90a_"},
+    {"list -k 'quern_test_digits_fprop_*_few' --specs tests/cli/specs", 2,
+     "no kernel matches"},
     {"recipes test_serve --specs tests/cli/specs", 0,
      "tests/cli/specs/recipes/serve.lua:3"},
     {"run quantize nvfp4 of=dy g=3 m=200 k=96 dbias=1 --backend host --check",

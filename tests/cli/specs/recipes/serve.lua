@@ -24,4 +24,15 @@ for name, x in pairs { test_next_bf16 = bf16, test_next_f16 = f16 } do
   }
 end
 
+-- Four bits of floats under scales of 11 digits, which bf16 does not hold.
+
+recipe "test_digits" {
+  element = { x = bf16, w = e2m1 },
+  scale   = { x = "none", w = blocked { type = f16, per = { k = 32 }, rule = function (amax)
+    local b = to_f16(min(amax * (1 / 6), f16.max))
+    return b, min(1 / from_f16(b), f32.max)
+  end } },
+  d       = { bf16 },
+}
+
 -- SPDX-License-Identifier: Apache-2.0
