@@ -170,7 +170,7 @@ static double weights_cycles(const struct qn_kernel *kernel, double rows,
            row = along ? ALONG_ROW : ACROSS_ROW;
 
     if (kernel->tile[1] == 192)
-        return (MIDDLE_STEP + MIDDLE_ROW * larger(rows - 64, 0)) * k / 64;
+        return (MIDDLE_STEP + MIDDLE_ROW * larger(rows - FEW, 0)) * k / 64;
     if (kernel->tile[1] > 128)
         return SHORT_STEP * k / 64;
     return (step + row * larger(rows, FEW_OF_MANY)) * k / 64;

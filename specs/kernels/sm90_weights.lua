@@ -83,7 +83,7 @@ local function weights (few)
   return
   few and axis "dequantize" { "weights" } or derive "dequantize" "weights",
   -- A warpgroup copies, others multiply 64 rows of weights each: two next to many tokens, whose
-  -- sums take the registers, four next to few.
+  -- sums take the registers, three next to 128, four next to 64.
   derive "threads" (function (v) return (1 + v.tile.n // 64) * 128 end),
   derive "becomes" (function (v) return v.a.type end),
   derive "wide" (function (v) return v.a.type end),
