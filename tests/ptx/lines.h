@@ -214,6 +214,9 @@
     X("9.0 8.0", "dequantize fp8_block of=x" ROWS "k=256")                     \
     X("9.0 8.0", "dequantize nvfp4 of=w g=2 m=256 k=256")                      \
     X("9.0 8.0", "dequantize mxfp4 of=x" ROWS "k=256")                         \
+    X("9.0 8.0", "dequantize w4a16_int4_zeros of=w g=3 m=5 k=72")              \
+    X("9.0 8.0", "dequantize fp8_block of=w g=3 m=257 k=200")                  \
+    X("9.0 8.0", "dequantize fp8_row of=w g=65 m=1 k=8")                       \
     X("9.0 8.0", "transpose fp8_block of=x g=3 m=384 k=256 split=even")        \
     X("9.0 8.0", "transpose mxfp8 of=x g=3 m=384 k=256 split=even")            \
     X("9.0 8.0", "rescale fp8_tensor_delayed of=x g=3 m=300 k=256")            \
