@@ -85,7 +85,7 @@ kernels "sm80_few_m" {
   -- Powers of two that sums lack, where something multiplies them anyway: see sm90_weights.lua.
   derive "lowered" (function (v)
     local s = v.b.scale
-    return s and s.global and v.b.bits == 4 and s.type == "e4m3" and 9 or 0
+    return s and s.global and v.b.type == "e2m1" and s.type == "e4m3" and 9 or 0
   end),
 
   requires "k <= 33554431" "rows of weights in a tile are addressed in 32 bits",

@@ -86,8 +86,8 @@ local function common (wide)
   derive "lowered" (function (v)
     local power = 0
     for _, o in ipairs { v.a, v.b } do
-      if v.dequantize == "swapped" and v.b.bits == 4 and v.factors == "global" and o.bits == 4
-         and o.scale and o.scale.type == "e4m3" then
+      if v.dequantize == "swapped" and v.b.type == "e2m1" and v.factors == "global"
+         and o.type == "e2m1" and o.scale and o.scale.type == "e4m3" then
         power = power + 9
       end
     end

@@ -94,7 +94,7 @@ local function weights (few)
   -- small for codes that stand for values 2^126 too small, times a scale of e4m3.
   derive "lowered" (function (v)
     local s = v.b.scale
-    return s and v.factors == "global" and v.b.bits == 4 and s.type == "e4m3" and 9 or 0
+    return s and v.factors == "global" and v.b.type == "e2m1" and s.type == "e4m3" and 9 or 0
   end),
   derive "bytes" (2),
   derive "span" (1),

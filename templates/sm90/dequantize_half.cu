@@ -48,7 +48,7 @@ FN void dequantize_half_a(unsigned int codes, unsigned int to, int row, int half
 //$ end
 #pragma unroll
     for (int i = 0; i < $(words); i++)
-//$ if lowered > 0 and stored == 4 and a.scale.type == "e4m3" then
+//$ if lowered > 0 and a.type == "e2m1" and a.scale.type == "e4m3" then
         dequantize_$(kind)_twice(pair + $(each // 2) * i, word[i],
                                  twice_e4m3_apart($(of_word) & 255));
 //$ else

@@ -101,6 +101,24 @@ recipe "mix_16_u8" {
   d       = { bf16 },
 }
 
+-- Integers under two levels of scales, whose sums lack no powers of two, as those of e2m1 do.
+
+local function to_seven (amax, of)
+  local s = to_e4m3(amax * (of.global * (1 / of.element.max)))
+  return s, min(1 / (from_e4m3(s) * (1 / of.global)), f32.max)
+end
+
+recipe "mix_16_i4" {
+  element = { x = bf16, w = i4, dy = bf16 },
+  scale   = { x = "none", dy = "none",
+              w = blocked { type = e4m3, per = { k = 64 }, copies = "rowwise", rule = to_seven,
+                            global = function (amax)
+    local none = eq(amax, 0) | isinf(amax)
+    return select(none, 1, amax / 3136), select(none, 1, min(3136 / amax, f32.max))
+  end } },
+  d       = { bf16, f32 },
+}
+
 recipe "mix_integers" {
   element = { x = u8, w = i4, dy = u4 },
   scale   = { x = sixteen(77, 77, { k = 16 }, "mn"), w = sixteen(7, nil, { k = 64, n = 64 }),
