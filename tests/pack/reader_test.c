@@ -36,6 +36,7 @@ static const struct {
     {" {}", 0, "its header is no JSON object"},
     {"{", 0, "its header is no valid JSON"},
     {"{" A "}{}", 4, "text after the JSON object"},
+    {"{\"a\\u0000b\":{}}", 0, "its header has a NUL character in a string"},
     {"{" A "}", 8, "it has bytes after its last tensor"},
     {"{" A "}", 3, "tensor 'a': it ends after the file's end"},
     {"{" A "," A "}", 4, "tensor 'a': it overlaps another tensor"},
