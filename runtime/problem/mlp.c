@@ -471,7 +471,7 @@ int qn_mlp_check(struct quern_context *ctx, const struct qn_mlp *mlp,
         return code;
     code = check_lengths(mlp);
     if (!code && !mlp->forward_only)
-        code = qn_problem_gradient(recipe, "mlp", "write grad=0");
+        code = qn_problem_gradient(recipe, "backward", "write grad=0");
     if (!code)
         code = qn_host_size_problem(mlp->sizes, 1);
     if (!code)

@@ -271,7 +271,7 @@ static const struct {
      "tests/cli/specs --backend host --check",
      0, "passed"},
     {"run mlp test_serve g=2 m=64 hidden=64 ffn=32 --specs tests/cli/specs", 2,
-     "mlp: recipe test_serve has no dy, the gradient of the output; write "
+     "backward: recipe test_serve has no dy, the gradient of the output; write "
      "grad=0, or name its type in the spec"},
     {"describe dgrad test_serve g=2 m=64 n=32 k=96 --specs tests/cli/specs", 2,
      "dgrad: recipe test_serve has no dy, the gradient of the output; it "
