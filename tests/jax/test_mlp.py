@@ -127,8 +127,11 @@ def test_quantized_weights(recipe):
     assert same(y, z) and same(back(dy)[0], other(dy)[0])
     half = [qj.grouped_quantize(w, recipe, of="w", copies="columnwise") for w in (w1, w2)]
     assert same(mlp(x, *half), y)
-    with pytest.raises(ValueError, match="w1, w2 have no columnwise tensor"):
+    with pytest.raises(ValueError, match="w1, w2 have no rowwise tensor, which the backward pass"):
         jax.vjp(lambda x: mlp(x, *half), x)
+    half = [qj.grouped_quantize(w, recipe, of="w", copies="rowwise") for w in (w1, w2)]
+    with pytest.raises(ValueError, match="w1 has no columnwise tensor, which the product reads"):
+        jax.eval_shape(lambda x: mlp(x, *half), x)
 
 
 @pytest.mark.parametrize("recipe", ["bf16", "fp8_block"])
@@ -236,6 +239,7 @@ def test_objects_that_are_arrays():
     (dict(group_sizes=jnp.zeros(3, jnp.int32)), ValueError, r"group_sizes has the shape \[3\]"),
     (dict(interleave=7), Exception, "interleave"),
     (dict(recipe="fp8_tensor_delayed"), ValueError, "delayed scaling"),
+    (dict(activation="clamped_swiglu", limit=float("nan")), ValueError, "limit is nan: a number"),
 ])
 def test_bad_arguments(change, error, sentence):
     given, _ = arrays()

@@ -98,6 +98,10 @@ def test_adapters(model, tmp_path):
     found = experts.grouped_mlp(x.astype(jnp.float32), sizes, lora2=pairs[1])
     assert found.dtype == jnp.float32
     assert_near(found, qj.grouped_mlp(x, w1, w2, sizes, lora2=pairs[1], **more), 2**-7)
+    wide = tuple(a.astype(jnp.float32) for a in pairs[1])
+    assert same(experts.grouped_mlp(x.astype(jnp.float32), sizes, lora2=wide), found)
+    with pytest.raises(TypeError, match="x is int32: a float type of 16 bits or more is expected"):
+        experts(x.astype(jnp.int32), indices, probs)
 
 
 def gptq(path, zero):

@@ -179,6 +179,8 @@ WRONG = [
     ({"recipe": "fp8_tensor_delayed"}, ValueError, "use GroupedMLP"),
     ({"outside": 0}, ValueError, "outside is 0: None or 'zero'"),
     ({"limit": None}, TypeError, "limit is None: a number is expected"),
+    ({"limit": -1}, ValueError, "limit is -1: 0 or more is expected"),
+    ({"slope": float("nan")}, ValueError, "slope is nan: a number is expected"),
 ]
 
 

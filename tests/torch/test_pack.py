@@ -277,6 +277,10 @@ def test_packed_files_are_checked(tmp_path):
         qt.load_packed(tmp_path / "model" / "model-00001-of-00001.safetensors")
     assert not (tmp_path / "again").exists()
     layer = next(iter(qt.load_packed(tmp_path / "packed").values()))
+    indices = torch.zeros(3, 1, dtype=torch.int32)
+    for kind in (torch.int32, torch.complex64, torch.float8_e4m3fn):
+        with pytest.raises(TypeError, match=f"x is {kind}: a float type of 16 bits or more"):
+            layer(torch.ones(3, layer.hidden).to(kind), indices)
     layer.w1_sf.zero_()
     assert not layer.w1_sf.any() and (tmp_path / "packed").read_bytes() == whole
 
@@ -417,6 +421,24 @@ def test_gradients_pass_through(tmp_path, name):
     module(x, indices, probs).backward(dy.to(torch.bfloat16))
     for found, exact in ((x.grad, exact_x.grad), (probs.grad, exact_probs.grad)):
         assert (found.double() - exact).norm() <= 2**-6 * exact.norm()
+
+
+def test_adapters_of_other_types(tmp_path):
+    """Next to tokens in float32 adapters may be that, too."""
+    FORMATS["gptq"](tmp_path / "model")
+    module = next(iter(pack(tmp_path / "model").values()))
+    x, indices = torch.randn(9, module.hidden), torch.zeros(9, 1, dtype=torch.int32)
+    pair = [torch.randn(module.experts, *shape) / 16 for shape in
+            ((4, module.ffn), (module.hidden, 4))]
+    x, *pair = (t.to(torch.bfloat16).float().requires_grad_() for t in (x, *pair))
+    narrow = [t.detach().to(torch.bfloat16).requires_grad_() for t in (x, *pair)]
+    y = module(x, indices, lora2=pair)
+    z = module(narrow[0], indices, lora2=narrow[1:])
+    assert y.dtype == torch.float32 and torch.equal(y, z.float())
+    y.sum().backward()
+    z.sum().backward()
+    for wide, other in zip((x, *pair), narrow):
+        assert wide.grad.any() and torch.equal(wide.grad, other.grad.float())
 
 
 @pytest.mark.parametrize("name", ["gptq", "awq", "compressed-tensors"])

@@ -25,6 +25,18 @@ class Scaling(typing.NamedTuple):
     is_packed: bool  # dgrad, too, reads the rowwise tensor of w, whose gradient is of its values
 
 
+def limits_of(limit, slope, shift):
+    """The numbers of clamped_swiglu as floats; a limit of infinity is none."""
+    for name, value in (("limit", limit), ("slope", slope), ("shift", shift)):
+        if value is None:
+            raise TypeError(f"{name} is None: a number is expected")
+        if math.isnan(value):
+            raise ValueError(f"{name} is {value}: a number is expected")
+    if limit < 0:
+        raise ValueError(f"limit is {limit}: 0 or more is expected")
+    return float(limit), float(slope), float(shift)
+
+
 def describe(op, recipe, k=256):
     """The operands of a product; of a recipe without that op none."""
     try:

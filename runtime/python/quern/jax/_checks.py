@@ -86,7 +86,7 @@ def _fits(name, value):
 
 def f32(name, value, shape):
     value = shaped(name, value, shape)
-    if value.dtype.name not in WORDS:
+    if value.dtype.name not in (*WORDS, "float64"):
         raise TypeError(f"{name} is {value.dtype}: {VALUES} is expected")
     return value.astype(jnp.float32)
 

@@ -17,8 +17,9 @@ from quern.jax._call import WORDS, call
 from quern.jax._recipes import Scaling, check_gradients, check_tokens, recipe_for, scaling_of
 from quern.jax.functions import sizes_of
 from quern.jax.lora import adapted_mlp
-from quern.jax.quantized import Quantized, check_quantized, seeds
+from quern.jax.quantized import Quantized, arrays_of, check_quantized, seeds
 from quern.jax.scaling import ScalingState, check_state, put, vary_with
+from quern.scaling import limits_of
 
 FORWARD, BACKWARD = 0, 1
 _KINDS = {name: "rows" for name in ("x", "dy", "prob")} | \
@@ -209,10 +210,10 @@ def _run_forward(spec, values, more, sizes, is_kept):
     if spec.scaling.slots:
         kept["history"] = made[-1]
     if spec.scaling.w > 1:
-        missing = [n for n in read_by(spec.line, BACKWARD) if n.endswith("wise") and n not in kept]
-        if missing:
-            raise ValueError(f"w1, w2 have no {sorted(missing)[0][3:]} tensor, which the backward "
-                             "pass reads: quantize them with copies='both'")
+        copy = products.copies_of(spec.layout, spec.scaling)[1]
+        if any(n.endswith("wise") and n not in kept for n in read_by(spec.line, BACKWARD)):
+            raise ValueError(f"w1, w2 have no {copy} tensor, which the backward pass reads: "
+                             "quantize them with copies='both'")
     return made[0], dict(kept, saved=made[1])
 
 
@@ -301,7 +302,7 @@ def mlp(x, w1, w2, group_sizes, route, *, activation="swiglu", prob=None, b1=Non
     if prob is not None:
         values["prob"] = _checks.f32("prob", prob, x.shape[:1] if route is None else
                                      route.index.shape)
-    limits = (float(limit), float(slope), float(shift)) if activation == "clamped_swiglu" else ()
+    limits = limits_of(limit, slope, shift) if activation == "clamped_swiglu" else ()
     if lora1 is not None or lora2 is not None:
         if recompute:
             raise ValueError("lora1 or lora2 cannot be combined with recompute")
@@ -347,6 +348,7 @@ def _check_weights(x, w1, w2, quantized, recipe, scaling, activation, layout):
     if quantized is not None:
         for name, q in zip(("w1", "w2"), quantized):
             check_quantized(name, q, recipe, "w")
+            arrays_of(name, q, products.copies_of(layout, scaling))
     if (w1 is None) != (w2 is None):
         raise ValueError("w1, w2: both or none a Quantized are expected")
     if w1 is not None:

@@ -44,23 +44,31 @@ class PackedExperts:
     activation: str = dataclasses.field(metadata=dict(static=True))
     options: tuple = dataclasses.field(metadata=dict(static=True))  # (name, value), ..
 
-    def _tokens(self, x):
-        """x as it is multiplied, and the recipe that does it."""
+    def _begin(self, x, more):
+        """x as it is multiplied, and the arguments; adapters of x's type become as x does."""
+        x = jnp.asarray(x)
+        if not jnp.issubdtype(x.dtype, jnp.floating) or x.dtype.itemsize < 2:
+            raise TypeError(f"x is {x.dtype}: a float type of 16 bits or more is expected")
         recipe = counterpart(self.w1.recipe, x.dtype) or self.w1.recipe
-        return x.astype(_type_of(recipe)), recipe
+        kind = _type_of(recipe)
+        for name in ("lora1", "lora2"):
+            if isinstance(more.get(name), (list, tuple)):
+                more[name] = tuple(t.astype(kind) if getattr(t, "dtype", None) == x.dtype else t
+                                   for t in more[name])
+        return x.astype(kind), self._arguments(recipe, more)
 
     def _arguments(self, recipe, more):
         return dict(self.options, recipe=recipe, activation=self.activation, b1=self.b1,
                     b2=self.b2, layout="nk") | more
 
     def __call__(self, x, indices, probs=None, **more):
-        tokens, recipe = self._tokens(x)
-        y = moe(tokens, indices, probs, self.w1, self.w2, **self._arguments(recipe, more))
+        tokens, more = self._begin(x, more)
+        y = moe(tokens, indices, probs, self.w1, self.w2, **more)
         return y.astype(x.dtype)
 
     def grouped_mlp(self, x, group_sizes, **more):
-        tokens, recipe = self._tokens(x)
-        y = grouped_mlp(tokens, self.w1, self.w2, group_sizes, **self._arguments(recipe, more))
+        tokens, more = self._begin(x, more)
+        y = grouped_mlp(tokens, self.w1, self.w2, group_sizes, **more)
         return y.astype(x.dtype)
 
 

@@ -399,7 +399,8 @@ def f32(name, t, shape, like):
     if len(shape) == 1 and isinstance(t, torch.Tensor):
         t = t.reshape(-1)
     _checks.shaped(name, t, shape, like)
-    _checks.dtype_of(name, t.dtype)
+    if t.dtype != torch.float64:
+        _checks.dtype_of(name, t.dtype)
     return t.float().contiguous()
 
 

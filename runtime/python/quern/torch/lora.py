@@ -6,11 +6,12 @@ import numbers
 import torch
 
 from quern import GATED
+from quern.scaling import limits_of
 from quern.torch import _checks, _compile
 from quern.torch import functions as f
 from quern.torch._ops import WORDS, ops
 from quern.torch._recipes import recipe_of, scaling_of
-from quern.torch.mlp import check_operands, limits_of
+from quern.torch.mlp import check_operands
 from quern.torch.quantized import Quantized
 
 
@@ -200,6 +201,6 @@ def adapted_mlp(x, w1, w2, sizes, lora1, lora2, lora_scaling, *, offs, recipe, a
     pre = f.grouped_mm(flat, w1, lengths, bias=b1, lora=lora1, **more)
     words = f"activation={activation}" + (f" interleave={interleave}" if interleave else "")
     h = _Activate.apply(pre, prob, lengths, ends, words, activation in GATED,
-                        limits_of(limits), outside)
+                        limits_of(*limits), outside)
     y = f.grouped_mm(h, w2, lengths, bias=b2, prob=None if b2 is None else prob, lora=lora2, **more)
     return y if x.dim() == 2 else y.reshape(*rows, hidden)

@@ -7,6 +7,7 @@ import typing
 import torch
 
 from quern import GATED, PLAIN
+from quern.scaling import limits_of
 from quern.torch import _checks, _compile
 from quern.torch._ops import DTYPES, WORDS, ops
 from quern.torch._recipes import Scaling, read_by, scaling_of
@@ -274,7 +275,7 @@ def mlp_linear(x, w1, w2, quantized1, quantized2, sizes=None, *, offs=None, reci
     line += "" if route is None else route.words
     options = Options(kind, recipe, scaling, WORDS[x.dtype], line,
                       " beta=1" if main_grad1 is not None and not overwrite else "", WORDS[dw],
-                      groups, wide, hidden, ffn, limits_of(limits), layer)
+                      groups, wide, hidden, ffn, limits_of(*limits), layer)
     arrays = (None,) * 12 if quantized1 is None else (*quantized1[:6], *quantized2[:6])
     scale, history = state or (None, None)
     wanted = torch.is_grad_enabled() and any(
@@ -297,13 +298,6 @@ def mlp_linear(x, w1, w2, quantized1, quantized2, sizes=None, *, offs=None, reci
                     scale, history, arrays, options)[0]
         _checks.written(out)
     return y if x.dim() == 2 else y.reshape(*rows, hidden)
-
-
-def limits_of(limits):
-    for name, value in zip(("limit", "slope", "shift"), limits):
-        if value is None:
-            raise TypeError(f"{name} is None: a number is expected")
-    return tuple(map(float, limits))
 
 
 def check_operands(x, w1, w2, quantized1, quantized2, recipe, scaling, activation, state):

@@ -10,6 +10,7 @@ import tempfile
 import torch
 
 from quern.packed import File, pack_files
+from quern.torch import _checks
 from quern.torch._recipes import scaling_of
 from quern.torch.functions import recipe_for
 from quern.torch.layer import moe
@@ -116,23 +117,31 @@ class PackedExperts(torch.nn.Module):
     def w2(self):
         return self._weight("w2", (self.hidden, self.ffn))
 
-    def _tokens(self, x):
-        """x as it is multiplied, and the recipe that does it."""
+    def _begin(self, x, more):
+        """x as it is multiplied, and the arguments; adapters of x's type become as x does."""
+        _checks.tensor("x", x)
+        if not x.is_floating_point() or x.itemsize < 2:
+            raise TypeError(f"x is {x.dtype}: a float type of 16 bits or more is expected")
         recipe = recipe_for(self.recipe, x) or self.recipe
-        return x.to(_type_of(recipe)), recipe
+        kind = _type_of(recipe)
+        for name in ("lora1", "lora2"):
+            if isinstance(more.get(name), (list, tuple)):
+                more[name] = tuple(t.to(kind) if getattr(t, "dtype", None) == x.dtype else t
+                                   for t in more[name])
+        return x.to(kind), self._arguments(recipe, more)
 
     def _arguments(self, recipe, more):
         return {"recipe": recipe, "activation": self.activation, "b1": self.b1, "b2": self.b2,
                 **self.options, **more}
 
     def forward(self, x, indices, probs=None, **more):
-        tokens, recipe = self._tokens(x)
-        y = moe(tokens, indices, probs, self.w1, self.w2, **self._arguments(recipe, more))
+        tokens, more = self._begin(x, more)
+        y = moe(tokens, indices, probs, self.w1, self.w2, **more)
         return y.to(x.dtype)
 
     def grouped_mlp(self, x, sizes=None, **more):
-        tokens, recipe = self._tokens(x)
-        y = grouped_mlp(tokens, self.w1, self.w2, sizes, **self._arguments(recipe, more))
+        tokens, more = self._begin(x, more)
+        y = grouped_mlp(tokens, self.w1, self.w2, sizes, **more)
         return y.to(x.dtype)
 
     def extra_repr(self):
