@@ -351,8 +351,31 @@ static int give_sizes(const struct quern_plan *plan,
 
 /* --------------------------------------------------------------------- all */
 
-static void give_scalars(const struct quern_plan *plan,
-                         const struct quern_args *args, union qn_given *given)
+/* A limit of infinity is none. */
+static int check_limits(const struct qn_line *line,
+                        const struct quern_args *args)
+{
+    const int activation = qn_api_has_mlp(line->kind) ? line->of.mlp.activation
+                           : line->kind == QN_LINE_CAST
+                               ? line->of.cast.activation
+                               : line->of.product.activation;
+
+    if (activation != QUERN_CLAMPED_SWIGLU)
+        return QUERN_OK;
+    if (!(args->limit >= 0))
+        return qn_error_set(QUERN_EINVAL,
+                            "args.limit is %g: 0 or more is expected",
+                            (double)args->limit);
+    if (args->slope != args->slope || args->shift != args->shift)
+        return qn_error_set(QUERN_EINVAL,
+                            "args.slope is %g and args.shift %g: numbers are "
+                            "expected",
+                            (double)args->slope, (double)args->shift);
+    return QUERN_OK;
+}
+
+static int give_scalars(const struct quern_plan *plan,
+                        const struct quern_args *args, union qn_given *given)
 {
     float *to = plan->line.kind == QN_LINE_ROUTE  ? NULL
                 : qn_api_has_mlp(plan->line.kind) ? &given->mlp.limit
@@ -360,12 +383,13 @@ static void give_scalars(const struct quern_plan *plan,
                                                   : &given->product.limit;
 
     if (!to)
-        return;
+        return QUERN_OK;
     to[0] = args->limit;
     to[1] = args->slope;
     to[2] = args->shift;
     if (plan->line.kind == QN_LINE_PRODUCT)
         given->product.scalars = args->scalars;
+    return check_limits(&plan->line, args);
 }
 
 /* The rows of this run, -1 for all of the line's; QUERN_EINVAL. */
@@ -443,6 +467,5 @@ int qn_api_given(const struct quern_plan *plan, const struct quern_args *args,
         code = check_gradients(args);
     if (!code)
         code = give_sizes(plan, args, given);
-    give_scalars(plan, args, given);
-    return code;
+    return code ? code : give_scalars(plan, args, given);
 }

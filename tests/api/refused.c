@@ -11,6 +11,7 @@
 #define CAST    "quantize mxfp8 of=x g=4 m=40 k=64"
 #define WEIGHTS "quantize mxfp8 of=w g=4 m=64 k=64"
 #define MLP     "mlp mxfp8 g=4 m=40 hidden=64 ffn=64 bias=1"
+#define CLAMPED "mlp bf16 g=4 m=40 hidden=64 ffn=64 activation=clamped_swiglu"
 #define HOST    "fprop bf16 g=4 m=40 n=64 k=64 sizes=host"
 
 /* The change of a field of the arguments. */
@@ -65,6 +66,13 @@ static const struct broken {
     {MLP, "args.rows is 41", {SELF(rows, SET, 41)}},
     {PRODUCT, "scalars is 3", {SELF(scalars, SET32, 3)}},
     {PRODUCT, "scalars is -1", {SELF(scalars, SET32, -1)}},
+    /* fp32's -1 and NaN */
+    {CLAMPED, "args.limit is -1: 0 or more", {SELF(limit, SET32, -0x40800000)}},
+    {CLAMPED, "args.limit is nan: 0", {SELF(limit, SET32, 0x7fc00000)}},
+    {CLAMPED, "args.slope is nan and", {SELF(slope, SET32, 0x7fc00000)}},
+    {CLAMPED,
+     "args.slope is 1.702 and args.shift nan",
+     {SELF(shift, SET32, 0x7fc00000)}},
     /* operands that are not there */
     {PRODUCT, "bias is not NULL: the plan has no", {DATA(BIAS, A)}},
     {PRODUCT, "a.sf is not NULL: the plan has no", {DATA(A_SF, A)}},
