@@ -51,7 +51,7 @@ FN int thread_here(void)
 //$ -- Scales of lines at equal distances: 16 rows, or pairs of features at a distance of 32.
 //$ local blocks = scale.span == "block"
 //$ local stepped = blocks and scale.order == "rows" and (scale.rows == 1 or scale.rows == 16)
-//$ local shape = (blocks or of == "w") and "const struct shape *all, " or ""
+//$ local shape = blocks and "const struct shape *all, " or ""
 //$ if of == "w" then
 /* A place among all values: of eight features of a row of a group's matrix, from `feature` on. */
 struct place {

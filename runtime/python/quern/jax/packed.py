@@ -55,11 +55,8 @@ class PackedExperts:
             if isinstance(more.get(name), (list, tuple)):
                 more[name] = tuple(t.astype(kind) if getattr(t, "dtype", None) == x.dtype else t
                                    for t in more[name])
-        return x.astype(kind), self._arguments(recipe, more)
-
-    def _arguments(self, recipe, more):
-        return dict(self.options, recipe=recipe, activation=self.activation, b1=self.b1,
-                    b2=self.b2, layout="nk") | more
+        return x.astype(kind), dict(self.options, recipe=recipe, activation=self.activation,
+                                    b1=self.b1, b2=self.b2, layout="nk") | more
 
     def __call__(self, x, indices, probs=None, **more):
         tokens, more = self._begin(x, more)

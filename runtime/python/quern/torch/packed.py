@@ -128,11 +128,8 @@ class PackedExperts(torch.nn.Module):
             if isinstance(more.get(name), (list, tuple)):
                 more[name] = tuple(t.to(kind) if getattr(t, "dtype", None) == x.dtype else t
                                    for t in more[name])
-        return x.to(kind), self._arguments(recipe, more)
-
-    def _arguments(self, recipe, more):
-        return {"recipe": recipe, "activation": self.activation, "b1": self.b1, "b2": self.b2,
-                **self.options, **more}
+        return x.to(kind), {"recipe": recipe, "activation": self.activation, "b1": self.b1,
+                            "b2": self.b2, **self.options, **more}
 
     def forward(self, x, indices, probs=None, **more):
         tokens, more = self._begin(x, more)

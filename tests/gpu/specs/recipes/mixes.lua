@@ -101,6 +101,13 @@ recipe "mix_16_u8" {
   d       = { bf16 },
 }
 
+recipe "mix_integers" {
+  element = { x = u8, w = i4, dy = u4 },
+  scale   = { x = sixteen(77, 77, { k = 16 }, "mn"), w = sixteen(7, nil, { k = 64, n = 64 }),
+              dy = sixteen(5, 5, { k = 32 }, "tiles") },
+  d       = { f32, bf16 },
+}
+
 -- Integers under two levels of scales, whose sums lack no powers of two, as those of e2m1 do.
 
 local function to_seven (amax, of)
@@ -117,13 +124,6 @@ recipe "mix_16_i4" {
     return select(none, 1, amax / 3136), select(none, 1, min(3136 / amax, f32.max))
   end } },
   d       = { bf16, f32 },
-}
-
-recipe "mix_integers" {
-  element = { x = u8, w = i4, dy = u4 },
-  scale   = { x = sixteen(77, 77, { k = 16 }, "mn"), w = sixteen(7, nil, { k = 64, n = 64 }),
-              dy = sixteen(5, 5, { k = 32 }, "tiles") },
-  d       = { f32, bf16 },
 }
 
 -- Zero points next to scales.
