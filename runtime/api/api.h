@@ -46,12 +46,29 @@ struct qn_slot {
     int at[QN_LINE_KINDS]; /* offset in the arguments; -1: the line has none */
 };
 
+/* The addresses `data` and `pointers` of a struct quern_buffer. */
+typedef uintptr_t qn_pair __attribute__((vector_size(2 * sizeof(uintptr_t))));
+
+/* The place of an operand's address in union qn_given, if nothing else is given
+   of it. */
+struct qn_place {
+    int arg;
+    int at;          /* offset; -1: see give_sizes */
+    int has_rows;    /* their number goes there, too */
+    int can_be_null; /* in all phases */
+    uintptr_t low;   /* bits that must be zero */
+};
+
 enum { QN_SLOTS = 64 };
 extern const struct qn_slot qn_api_slots[];
 extern const int qn_api_slot_count;
 
 /* An operand's array in a kind of line; NULL for sizes that it reads. */
 const struct qn_slot *qn_api_slot(int arg, int kind);
+
+/* Its place in runs of a kind of line. */
+struct qn_place qn_api_place(const struct quern_operand *o,
+                             const struct qn_slot *slot, int kind);
 
 /* The word of enum quern_arg. */
 const char *qn_api_name(int arg);
@@ -99,9 +116,10 @@ struct quern_plan {
     } of;
     struct quern_operand operands[QN_SLOTS];
     const struct qn_slot *slots[QN_SLOTS]; /* of these; NULL: sizes */
+    struct qn_place places[QN_SLOTS];
     int count;
-    uintptr_t unknown[QUERN_ARGS_COUNT]; /* all bits: no operand of the plan */
-    int64_t rows;                        /* -1: nothing is ragged */
+    qn_pair unknown[QUERN_ARGS_COUNT]; /* all bits: no operand of the plan */
+    int64_t rows;                      /* -1: nothing is ragged */
     int rounded;             /* the rows are more than the caller's line said */
     struct quern_plan *next; /* of the context's plans */
     char *key;               /* of these; NULL: the caller's own */

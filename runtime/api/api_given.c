@@ -9,6 +9,8 @@
 #include "problem/mlp.h"
 #include "product/plan.h"
 
+#include <assert.h>
+#include <stddef.h>
 #include <string.h>
 
 int qn_api_size(const char *what, size_t given, size_t known, const char *macro)
@@ -184,28 +186,55 @@ static int check_rules(const struct quern_operand *o,
     return check_strides(o, b, kind);
 }
 
-static int check(const struct quern_operand *o, const struct quern_buffer *b,
-                 int kind, int phases, int64_t rows)
+/* Most operands are one address: it is all there is to check and to give. */
+static int give_plain(const struct qn_place *place,
+                      const struct quern_buffer *b, union qn_given *given)
 {
-    if (b->data && !b->pointers && !b->stride && !b->group_stride &&
-        !((uintptr_t)b->data & (o->alignment - 1)))
-        return QUERN_OK;
-    return check_rules(o, b, kind, phases, rows);
+    const uintptr_t data = (uintptr_t)b->data;
+
+    if (((uintptr_t)b->pointers | (uintptr_t)b->stride |
+         (uintptr_t)b->group_stride | (data & place->low)) ||
+        (!data && !place->can_be_null))
+        return 0;
+    if (place->at >= 0)
+        memcpy((char *)given + place->at, &b->data, sizeof b->data);
+    return 1;
 }
 
-/* Nothing that the plan would ignore. Usually there is none: one pass without
-   branches, unrolled since every run makes it, says so. */
+/* Operand `i` of the plan's; `rows`: -1, or fewer than the line's. */
+static int give_operand(const struct quern_plan *plan, int i,
+                        const struct quern_args *args, int phases, int64_t rows,
+                        union qn_given *given)
+{
+    const struct quern_operand *o = &plan->operands[i];
+    const struct quern_buffer *b = &args->of[o->arg];
+    const struct qn_slot *slot = plan->slots[i];
+    const int64_t of_run = rows < 0 ? plan->rows : rows;
+    int code = check_rules(o, b, plan->line.kind, phases, of_run);
+
+    if (code || !slot)
+        return code;
+    code = check_scales(o, slot, args, (o->read | o->written) & phases, of_run);
+    return code ? code : give(plan, slot, o, b, rows, given);
+}
+
+/* Nothing that the plan would ignore. Usually there is none: one pass over
+   pairs of addresses without branches, unrolled since every run makes it, says
+   so. */
 static int check_unknown(const struct quern_plan *plan,
                          const struct quern_args *args)
 {
-    uintptr_t any = 0;
+    qn_pair any = {0, 0}, given;
 
+    static_assert(offsetof(struct quern_buffer, pointers) == sizeof(void *),
+                  "the addresses come first, one after the other");
 #pragma GCC unroll 16
-    for (int i = 0; i < QUERN_ARGS_COUNT; i++)
-        any |= ((uintptr_t)args->of[i].data | (uintptr_t)args->of[i].pointers) &
-               plan->unknown[i];
-    for (int i = 0; any && i < QUERN_ARGS_COUNT; i++)
-        if (plan->unknown[i] && (args->of[i].data || args->of[i].pointers))
+    for (int i = 0; i < QUERN_ARGS_COUNT; i++) {
+        memcpy(&given, &args->of[i], sizeof given);
+        any |= given & plan->unknown[i];
+    }
+    for (int i = 0; (any[0] | any[1]) && i < QUERN_ARGS_COUNT; i++)
+        if (plan->unknown[i][0] && (args->of[i].data || args->of[i].pointers))
             return qn_error_set(QUERN_EINVAL,
                                 "%s is not NULL: the plan has no such operand",
                                 qn_api_name(i));
@@ -451,17 +480,11 @@ int qn_api_given(const struct quern_plan *plan, const struct quern_args *args,
     if (plan->line.kind == QN_LINE_ROUTE && rows >= 0)
         given->route.tokens = rows;
     for (int i = 0; i < plan->count && !code; i++) {
-        const struct quern_operand *o = &plan->operands[i];
-        const struct quern_buffer *b = &args->of[o->arg];
-        const struct qn_slot *slot = plan->slots[i];
+        const struct qn_place *place = &plan->places[i];
 
-        code =
-            check(o, b, plan->line.kind, phases, rows < 0 ? plan->rows : rows);
-        if (!code && slot)
-            code = check_scales(o, slot, args, (o->read | o->written) & phases,
-                                rows < 0 ? plan->rows : rows);
-        if (!code && slot)
-            code = give(plan, slot, o, b, rows, given);
+        if ((rows >= 0 && place->has_rows) ||
+            !give_plain(place, &args->of[place->arg], given))
+            code = give_operand(plan, i, args, phases, rows, given);
     }
     if (!code && qn_api_has_mlp(plan->line.kind))
         code = check_gradients(args);

@@ -95,13 +95,14 @@ static int finish(struct quern_plan *plan)
     for (int i = 0; i < plan->count && !code; i++) {
         struct quern_operand *o = &plan->operands[i];
 
-        plan->unknown[o->arg] = 0;
+        plan->unknown[o->arg] = (qn_pair){0, 0};
         plan->slots[i] = qn_api_slot(o->arg, plan->line.kind);
         if (o->arg == QUERN_ARG_WORKSPACE)
             o->bytes =
                 (struct quern_extent){(int64_t)info.workspace_bytes, 0, 0, 1};
         if (is_made_inside(plan, o->arg))
             o->optional = o->written;
+        plan->places[i] = qn_api_place(o, plan->slots[i], plan->line.kind);
     }
     return code;
 }
@@ -332,7 +333,7 @@ static void *errors_of(const struct quern_plan *plan,
 {
     void *apart = args->of[QUERN_ARG_ERRORS].data;
 
-    return apart && !plan->unknown[QUERN_ARG_ERRORS]
+    return apart && !plan->unknown[QUERN_ARG_ERRORS][0]
                ? apart
                : args->of[QUERN_ARG_WORKSPACE].data;
 }
@@ -345,7 +346,7 @@ int quern_check(const struct quern_plan *plan, const struct quern_args *args,
     void *errors;
     int code;
 
-    if (plan && plan->unknown[QUERN_ARG_WORKSPACE])
+    if (plan && plan->unknown[QUERN_ARG_WORKSPACE][0])
         return qn_error_set(QUERN_EINVAL,
                             "plan is of a '%s' line: it has no workspace, and "
                             "finds no errors on the device",

@@ -120,6 +120,26 @@ const struct qn_slot *qn_api_slot(int arg, int kind)
     return NULL;
 }
 
+struct qn_place qn_api_place(const struct quern_operand *o,
+                             const struct qn_slot *slot, int kind)
+{
+    static const size_t fields[] = {
+        [QN_SLOT_TENSOR] = offsetof(struct qn_tensor, data),
+        [QN_SLOT_SF] = offsetof(struct qn_tensor, sf),
+        [QN_SLOT_GLOBAL] = offsetof(struct qn_tensor, global),
+        [QN_SLOT_ARRAY] = 0};
+    const int used = o->read | o->written;
+    const int form = slot ? (int)slot->form : QN_SLOT_ARRAY,
+              scales = form == QN_SLOT_SF || form == QN_SLOT_GLOBAL;
+
+    return (struct qn_place){
+        .arg = o->arg,
+        .at = slot ? slot->at[kind] + (int)fields[form] : -1,
+        .has_rows = form == QN_SLOT_TENSOR || form == QN_SLOT_SF,
+        .can_be_null = !scales && (o->optional & used) == used,
+        .low = o->alignment - 1};
+}
+
 const char *qn_api_name(int arg)
 {
     static const char *const names[] = {
