@@ -284,13 +284,19 @@ static struct torch_tensor *empty(struct call *c, int ndim,
     return t;
 }
 
-/* As torch has the operand: narrow types and memory without a shape are bytes.
-   Returns the number of axes. */
+/* Rows of one length that begin further apart. */
+static int is_padded(const struct quern_operand *o)
+{
+    return o->ndim > 1 && o->pitch.base > o->shape[o->ndim - 1].base;
+}
+
+/* As torch has the operand: narrow types, padded rows and memory without a
+   shape are bytes. Returns the number of axes. */
 static int shape_of(const struct quern_operand *o, int64_t rows, int64_t *shape,
                     int *type)
 {
     *type = torch_type(o->type);
-    if (*type < 0 || !o->ndim) {
+    if (*type < 0 || !o->ndim || is_padded(o)) {
         *type = qn_abi.aoti_torch_dtype_uint8();
         shape[0] = quern_extent(&o->bytes, rows);
         return 1;

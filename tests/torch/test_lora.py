@@ -210,9 +210,11 @@ def compare(found, expected, limit):
 
 
 @pytest.mark.parametrize("recipe", ["bf16", "fp16", "w4a16_mxfp4", "w4a16_int4", "w4a16_int4_fp16"])
-@pytest.mark.parametrize("activation", ["swiglu", "silu"])
-def test_mlp(recipe, activation):
-    experts = Experts(recipe, activation)
+@pytest.mark.parametrize("activation, ffn", [("swiglu", 64), ("silu", 64), ("swiglu", 33),
+                                             ("silu", 12)])
+def test_mlp(recipe, activation, ffn):
+    """With 33 and 12 the activation's rows are no multiples of 16 bytes."""
+    experts = Experts(recipe, activation, ffn=ffn)
     case = Case([5, 0, 40, 1], n=128, k=128, dtype=experts.dtype)
     x, prob = case.x.clone().requires_grad_(), torch.rand(case.rows, requires_grad=True)
     y = qt.grouped_mlp(x, *experts.w, **case.sizes("offs"), recipe=recipe, activation=activation,

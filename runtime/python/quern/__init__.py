@@ -33,6 +33,8 @@ class Operand:
         self.shape = [Extent.from_buffer_copy(e) for e in o.shape[:o.ndim]]
         self.bytes = Extent.from_buffer_copy(o.bytes)
         self.read, self.written = o.read, o.written
+        # rows of one length that begin further apart
+        self.is_padded = o.ndim > 1 and o.pitch.base > o.shape[o.ndim - 1].base
 
 
 def find(name):

@@ -94,8 +94,8 @@ def vary_alike(arrays):
 
 
 def struct_of(operand, rows, is_flat=False):
-    """Narrow types are bytes, and all that are flat."""
-    if not is_flat and operand.type in DTYPES and operand.shape:
+    """Narrow types and padded rows are bytes, and all that are flat."""
+    if not is_flat and operand.type in DTYPES and operand.shape and not operand.is_padded:
         return jax.ShapeDtypeStruct([e.at(rows) for e in operand.shape], DTYPES[operand.type])
     return jax.ShapeDtypeStruct([operand.bytes.at(rows)], np.uint8)
 

@@ -174,6 +174,15 @@ class Activation(typing.NamedTuple):
     is_zero: bool  # outside of the groups
 
 
+def _rows_of(made, dtype, m, columns):
+    """[m, columns] of a result, which is bytes where rows are padded to 16 of them."""
+    if made.ndim == 2:
+        return made
+    step = 16 // dtype.itemsize
+    pitch = (columns + step - 1) // step * step
+    return lax.bitcast_convert_type(made.reshape(m, pitch, dtype.itemsize), dtype)[:, :columns]
+
+
 @functools.lru_cache(maxsize=None)
 def _cast(spec, of, sizes, has_prob):
     """of="x": h of pre, and prob if there is one. of="dy": dpre, and dprob, of dh, pre and prob."""
@@ -182,12 +191,13 @@ def _cast(spec, of, sizes, has_prob):
 
     def run(sizes, *arrays):
         given, (m, wide) = dict(sizes, **dict(zip(names, arrays))), arrays[-1 - has_prob].shape
+        columns = wide // 2 if of == "x" and spec.is_gated else wide
         line = f"quantize {recipe_of(arrays[0].dtype)} of={of} " \
             f"in={products.word_of(arrays[0])} copies=rowwise {spec.words}" \
             f"{' prob=1' * has_prob}{' dprob=1' * ('dprob' in results)} " \
-            f"g={products.groups_of(sizes)} m={m} " \
-            f"k={wide // 2 if of == 'x' and spec.is_gated else wide}"
+            f"g={products.groups_of(sizes)} m={m} k={columns}"
         made = call(line, m, given, results, limits=spec.limits)
+        made["rowwise"] = _rows_of(made["rowwise"], arrays[0].dtype, m, columns)
         if "dprob" in made and spec.is_zero:
             made["dprob"] = products.zero_outside(made["dprob"], sizes)
         return tuple(made[name] for name in results)

@@ -105,10 +105,11 @@ def _fake(name):
 
 
 def _empty(like, operand, rows):
-    """As the operator allocates it: narrow types are bytes, a missing result is empty."""
+    """As the operator allocates it: narrow types and padded rows are bytes, a missing result is
+    empty."""
     if operand is None:
         return like.new_empty(0, dtype=torch.uint8)
-    if operand.type in DTYPES and operand.shape:
+    if operand.type in DTYPES and operand.shape and not operand.is_padded:
         return like.new_empty([extent.at(rows) for extent in operand.shape],
                               dtype=DTYPES[operand.type])
     return like.new_empty(operand.bytes.at(rows), dtype=torch.uint8)

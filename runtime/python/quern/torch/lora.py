@@ -147,9 +147,10 @@ class _Activate(torch.autograd.Function):
     def forward(ctx, pre, prob, lengths, ends, words, gated, limits, outside):
         ctx.save_for_backward(pre, prob, lengths, ends)
         ctx.rest = words, limits, outside
-        wide = pre.shape[1]
-        return ops.activate(_cast_line("x", pre, prob, words), *_groups(pre, lengths, ends),
-                            wide // 2 if gated else wide, pre, lengths, ends, prob, *limits)
+        wide = pre.shape[1] // 2 if gated else pre.shape[1]
+        h = ops.activate(_cast_line("x", pre, prob, words), *_groups(pre, lengths, ends), wide,
+                         pre, lengths, ends, prob, *limits)
+        return _rows_of(h, pre, wide)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -163,13 +164,21 @@ class _Activate(torch.autograd.Function):
         if prob is not None and outside is not None:
             end = lengths.sum() if ends is None else ends[-1]
             dprob = dprob.masked_fill(torch.arange(len(dprob), device=dh.device) >= end, 0)
-        return (dpre, dprob if ctx.needs_input_grad[1] else None) + (None,) * 6
+        return (_rows_of(dpre, pre, pre.shape[1]), dprob if ctx.needs_input_grad[1] else None) + (None,) * 6
 
 
 def _cast_line(of, pre, prob, words):
     recipe = recipe_of(pre.dtype)
     return (f"quantize {recipe} of={of} in={WORDS[pre.dtype]} copies=rowwise {words}"
             f"{'' if prob is None else ' prob=1'}")
+
+
+def _rows_of(made, pre, columns):
+    """[m, columns] of an operator's result, which is bytes where rows are padded to 16 of them."""
+    if made.dim() == 2:
+        return made
+    step = 16 // pre.dtype.itemsize
+    return made.view(pre.dtype).view(pre.shape[0], (columns + step - 1) // step * step)[:, :columns]
 
 
 def _groups(pre, lengths, ends):
