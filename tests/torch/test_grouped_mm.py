@@ -208,6 +208,17 @@ def test_a_second_derivative_is_refused(case):
         dx.sum().backward()
 
 
+@pytest.mark.parametrize("size", [1e5, 1e-8])
+def test_prob_of_any_bias_in_fp16(size):
+    """Values of the bias that FP16 does not have."""
+    x, w = (torch.ones(shape, dtype=torch.float16, device=DEVICE) for shape in ((4, 16), (1, 8, 16)))
+    prob = torch.ones(4, device=DEVICE, requires_grad=True)
+    bias = torch.full((1, 8), size, device=DEVICE)
+    y = qt.grouped_mm(x, w, [4], recipe="fp16", bias=bias, prob=prob)
+    y.backward(torch.full_like(y, 2**-9))
+    torch.testing.assert_close(prob.grad, torch.full_like(prob, size * 2**-6), rtol=2**-15, atol=0)
+
+
 def test_checkpoint(case):
     def layer(x, w):
         return qt.grouped_mm(x, w, **case.sizes(), recipe="fp8_block")

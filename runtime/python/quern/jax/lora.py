@@ -127,21 +127,28 @@ def _backward(spec, kept, dy):
 
     dbias = dprob = None
     if spec.has_prob:
-        dbias, dprob = products.sum_rows_times(dy, prob, sizes), _dprob(recipe, dy, bias, sizes)
+        dbias, dprob = products.sum_rows_times(dy, prob, sizes), _dprob(dy, bias, sizes)
     elif spec.has_bias:
         dbias = products.sum_rows(dy, sizes)
     return (dx, (wgrad(x, dt[0]), wgrad(t[0], dy)) if spec.rank else (),
             wgrad(x, dy, spec.dw) if spec.dw else None, None, dbias, dprob, None)
 
 
-def _dprob(recipe, dy, bias, sizes):
-    """dy times its expert's bias, as a product with the two halves of the bias's digits, which XLA
-    must not take for one conversion and back."""
-    kind = jnp.finfo(dy.dtype)
-    high = lax.reduce_precision(bias, kind.nexp, kind.nmant)
-    halves = jnp.stack([high, bias - high], 1).astype(dy.dtype)
-    p = products.Product(recipe, "f32", products.X, products.W_T, " outside=zero")
-    return products.multiply(p, dy, halves, None, sizes).sum(1)
+def _dprob(dy, bias, sizes):
+    """dy times its expert's bias, as products of BF16, which has the range of both: of the halves of
+    the bias's digits, and of those of dy in FP16."""
+    p = products.Product("bf16", "f32", products.X, products.W_T, " outside=zero")
+    b = jnp.stack(_halves(bias), 1)
+    return sum(products.multiply(p, half, b, None, sizes)
+               for half in (_halves(dy) if dy.dtype == jnp.float16 else [dy])).sum(1)
+
+
+def _halves(t):
+    """Two terms of BF16, whose sum has 16 binary digits of t. XLA must not take them for one
+    conversion and back."""
+    t = t.astype(jnp.float32)
+    high = lax.reduce_precision(t, 8, 7)
+    return high.astype(jnp.bfloat16), (t - high).astype(jnp.bfloat16)
 
 
 _multiply.defvjp(_keep, _backward)

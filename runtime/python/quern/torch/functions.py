@@ -126,13 +126,19 @@ def _dbias(dy, g, lengths, ends, prob):
 
 
 def _dprob(dy, bias, lengths, ends):
-    """dy times its expert's bias, as a product with the two halves of the bias's digits."""
-    dy, recipe = _half(dy)
-    high = bias.to(dy.dtype)
-    b = torch.stack([high, (bias - high.float()).to(dy.dtype)], 1)
-    parts = product(f"fprop {recipe} d=f32 outside=zero", bias.shape[0], dy.shape[0], 2,
-                     dy.shape[1], (dy, None, None), (b, None, None), lengths, ends)
-    return parts.sum(1)
+    """dy times its expert's bias, as products of BF16, which has the range of both: of the halves of
+    the bias's digits, and of those of dy in FP16."""
+    b = torch.stack(_halves(bias), 1)
+    parts = [product("fprop bf16 d=f32 outside=zero", bias.shape[0], dy.shape[0], 2, dy.shape[1],
+                     (half, None, None), (b, None, None), lengths, ends)
+             for half in (_halves(dy) if dy.dtype == torch.float16 else [dy.bfloat16()])]
+    return sum(parts).sum(1)
+
+
+def _halves(t):
+    """Two terms of BF16, whose sum has 16 binary digits of t."""
+    high = t.bfloat16()
+    return high, (t.float() - high.float()).bfloat16()
 
 
 def _operand(t, of, o, lengths, ends, state, later):
