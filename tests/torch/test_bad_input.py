@@ -55,6 +55,7 @@ WRONG = [
     ((X, W, SIZES), {"out": 1}, TypeError, "out is int: a tensor is expected"),
     ((X, W, SIZES), {"dgrad_out": torch.empty(15, 32)}, ValueError,
      "dgrad_out is torch.float32: torch.bfloat16 is expected"),
+    ((X, W, SIZES), {"dgrad_out": X.detach()}, ValueError, "dgrad_out shares memory with x"),
     ((X, W, SIZES), {"main_grad": torch.empty(2, 16, 32).half()}, ValueError,
      "main_grad is torch.float16: torch.bfloat16 or torch.float32 is expected"),
     ((X, W, SIZES), {"main_grad": torch.empty(2, 32, 16)}, ValueError, "main_grad has the shape"),

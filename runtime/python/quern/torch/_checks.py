@@ -76,10 +76,21 @@ def results(x, n, dtype, out, dgrad_out, outside):
     word("outside", outside, (None, "zero"))
     if dgrad_out is not None:
         buffer("dgrad_out", dgrad_out, x.shape, x, (x.dtype,))
+        if _shares(dgrad_out, x):
+            raise ValueError("dgrad_out shares memory with x: the gradient of w is made after it "
+                             "and reads x")
     if out is None:
         return None
     buffer("out", out, (x.shape[0], n), x, (dtype,))
     return out.detach()
+
+
+def _shares(a, b):
+    """Whether a byte is between the first and the last one of both."""
+    first = [(address(t), address(t) + t.itemsize * sum(
+        (n - 1) * step for n, step in zip(t.shape, t.stride()))) for t in (a, b)]
+    return a.numel() > 0 and b.numel() > 0 and first[0][0] > 0 and first[1][0] > 0 and \
+        first[0][0] <= first[1][1] and first[1][0] <= first[0][1]
 
 
 def written(out):
