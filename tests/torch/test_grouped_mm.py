@@ -201,11 +201,16 @@ def test_main_grad(case):
 
 
 def test_a_second_derivative_is_refused(case):
-    x = case.x.clone().requires_grad_()
-    y = qt.grouped_mm(x, case.w, **case.sizes()).square().sum()
-    (dx,) = torch.autograd.grad(y, x, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        dx.sum().backward()
+    """Also by a tensor that backward only read, and together with a first one."""
+    x, w = (t.clone().requires_grad_() for t in (case.x, case.w))
+    for function in (torch.sum, lambda y: y.square().sum()):
+        loss = function(qt.grouped_mm(x, w, **case.sizes()))
+        (dx,) = torch.autograd.grad(loss, x, create_graph=True)
+        for of in (dx.sum(), loss + dx.square().sum()):
+            with pytest.raises(RuntimeError, match="second derivative"):
+                torch.autograd.grad(of, w, retain_graph=True)
+        with pytest.raises(RuntimeError, match="second derivative"):
+            dx.square().sum().backward()
 
 
 @pytest.mark.parametrize("size", [1e5, 1e-8])

@@ -10,6 +10,7 @@ tensor without elements that keeps their order; rows are in the Trip.
 
 import torch
 
+from quern.torch._autograd import once_differentiable
 from quern.torch._ops import WORDS, ops
 from quern.torch.layer import move
 from quern.torch.quantized import NONE, cast
@@ -137,7 +138,7 @@ class _Send(torch.autograd.Function):
         return x.new_empty(0)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @once_differentiable
     def backward(ctx, _):
         trip, need = ctx.trip, ctx.needs_input_grad
         x, probs = ctx.saved_tensors or (None, None)
@@ -165,7 +166,7 @@ class _Receive(torch.autograd.Function):
         return trip.take_tokens("x"), probs
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @once_differentiable
     def backward(ctx, drows, dprobs):
         ctx.trip.send_rows(drows,
                            dprobs.contiguous() if ctx.trip.layer.prob == "h" else None)
@@ -181,7 +182,7 @@ class _GiveBack(torch.autograd.Function):
         return y.new_empty(0)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @once_differentiable
     def backward(ctx, _):
         return ctx.trip.take_tokens("dy"), None
 
@@ -197,7 +198,7 @@ class _AddUp(torch.autograd.Function):
         return move(ops.combine, "combine", rows, trip.slots, probs, residual=residual)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @once_differentiable
     def backward(ctx, dy):
         rows, probs = ctx.saved_tensors or (None, None)
         dprobs = ctx.trip.send_tokens(dy.contiguous(), probs, "dy", rows)

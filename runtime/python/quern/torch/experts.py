@@ -9,6 +9,7 @@ import torch
 import quern
 import quern.torch as qt
 from quern.torch import _checks
+from quern.torch._autograd import once_differentiable
 from quern.torch._checks import VALUES
 from quern.torch._ops import WORDS
 from quern.torch._recipes import scaling_of
@@ -76,7 +77,7 @@ class _Transposed(torch.autograd.Function):
         return _unscaled(f"dgrad {recipe} outside=zero", g, x.shape[0], n, k, x, w, ends)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @once_differentiable
     def backward(ctx, dy):
         x, w, ends = ctx.saved_tensors
         g, k, n = w.shape

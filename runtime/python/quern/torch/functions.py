@@ -7,6 +7,7 @@ import typing
 import torch
 
 from quern.torch import _checks, _compile
+from quern.torch._autograd import once_differentiable
 from quern.torch._ops import DTYPES, WORDS, ops
 from quern.torch._recipes import Scaling, counterpart, have_same_weights, recipe_of, scaling_of
 from quern.torch.quantized import NONE, Quantized, State, cast
@@ -46,7 +47,7 @@ class _GroupedMM(torch.autograd.Function):
         return y
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @once_differentiable
     def backward(ctx, dy):
         *saved, lengths, ends, prob, bias = ctx.saved_tensors
         o, (need_x, need_w, need_bias, need_prob) = ctx.options, ctx.needs

@@ -4,6 +4,7 @@
 import torch
 
 from quern.torch import _checks
+from quern.torch._autograd import once_differentiable
 from quern.torch._ops import WORDS, ops
 from quern.torch._recipes import scaling_of
 from quern.torch.functions import autocast, f32
@@ -32,7 +33,7 @@ class _Permute(torch.autograd.Function):
         return move(ops.permute, "permute", x, inverse, prob)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @once_differentiable
     def backward(ctx, drows):
         inverse, x, prob = (*ctx.saved_tensors, None, None)[:3]
         drows, dx, dprob = _checks.gradient(drows), None, None
@@ -51,7 +52,7 @@ class _Combine(torch.autograd.Function):
         return move(ops.combine, "combine", rows, inverse, prob, residual=residual)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @once_differentiable
     def backward(ctx, dy):
         inverse, rows, prob = (*ctx.saved_tensors, None, None)[:3]
         d, dprob = _checks.gradient(dy), None

@@ -9,6 +9,7 @@ from quern import GATED
 from quern.scaling import limits_of
 from quern.torch import _checks, _compile
 from quern.torch import functions as f
+from quern.torch._autograd import once_differentiable
 from quern.torch._ops import WORDS, ops
 from quern.torch._recipes import recipe_of, scaling_of
 from quern.torch.mlp import check_operands
@@ -33,7 +34,7 @@ class _AdaptedMM(torch.autograd.Function):
         return y
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @once_differentiable
     def backward(ctx, dy):
         x, a, b, t, w0, w1, w2, scale, lengths, ends, prob, bias = ctx.saved_tensors
         need_x, need_a, need_b, need_w, need_bias, need_prob = ctx.need
@@ -153,7 +154,7 @@ class _Activate(torch.autograd.Function):
         return _rows_of(h, pre, wide)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @once_differentiable
     def backward(ctx, dh):
         pre, prob, lengths, ends = ctx.saved_tensors
         words, limits, outside = ctx.rest

@@ -9,6 +9,7 @@ import torch
 from quern import GATED, PLAIN
 from quern.scaling import limits_of
 from quern.torch import _checks, _compile
+from quern.torch._autograd import once_differentiable
 from quern.torch._ops import DTYPES, WORDS, ops
 from quern.torch._recipes import Scaling, read_by, scaling_of
 from quern.torch.functions import (_is_transformed, _written, autocast, bias_of, check_quantized,
@@ -69,7 +70,7 @@ class _GroupedMLP(torch.autograd.Function):
         return y
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @once_differentiable
     def backward(ctx, dy):
         saved, *rest = ctx.saved_tensors
         kept = dict(zip(ctx.names, rest))
