@@ -15,12 +15,15 @@ WRONG = [
     ((X, W, SIZES), {"offs": SIZES}, ValueError, "sizes, offs: exactly one of them"),
     ((X, W, "35"), {}, TypeError, "sizes is str: a tensor or a list is expected"),
     ((X, W, [3, 50]), {}, ValueError, "sizes: the experts have 53 rows, and the values 15"),
-    ((X, W, [-3, 5]), {}, ValueError, "sizes: an expert has -3 rows"),
-    ((X, W, [3, 5.0]), {}, TypeError, "sizes is a list with other values than integers"),
+    ((X, W, [-3, 5]), {}, ValueError, r"sizes\[0\] is -3: an integer from 0"),
+    ((X, W, [3, 5.0]), {}, TypeError, r"sizes\[1\] is float: an integer from 0"),
+    ((X, W, [True, 5]), {}, TypeError, r"sizes\[0\] is bool: an integer from 0"),
+    ((X, W, [2**70, 5]), {}, ValueError, r"sizes\[0\] is 118.*: an integer from 0"),
     ((X, W, SIZES.float()), {}, TypeError, "sizes is torch.float32: torch.int32 or torch.int64"),
     ((X, W, SIZES[:1]), {}, ValueError, r"sizes has the shape \[1\]: \[2\] is expected"),
     ((X, W, SIZES.to("meta")), {}, ValueError, "sizes is on meta and the values on"),
     ((None, W, SIZES), {}, TypeError, "x is NoneType: a tensor is expected"),
+    ((X, None, SIZES), {}, TypeError, "w is NoneType: a tensor is expected"),
     ((X.to_sparse(), W, SIZES), {}, TypeError, "x is torch.sparse_coo: a dense tensor is expected"),
     ((X, W.to_sparse(), SIZES), {}, TypeError, "w is torch.sparse_coo: a dense tensor is expected"),
     ((torch.nested.nested_tensor([X, X], layout=torch.jagged), W, SIZES), {}, TypeError,
@@ -34,6 +37,19 @@ WRONG = [
     ((X, W, SIZES), {"out_dtype": torch.float16}, RuntimeError, "d=f16: recipe bf16 writes bf16"),
     ((X, W, SIZES), {"recipe": "fp8_tensor_delayed"}, ValueError, "use GroupedLinear"),
     ((X, W, SIZES), {"recipe": None}, TypeError, "recipe is NoneType: a name such as 'bf16'"),
+    ((X, W, SIZES), {"recipe": ["bf16"]}, TypeError, "recipe is list: a name such as 'bf16'"),
+    *[((X, W, SIZES), {"recipe": recipe}, ValueError, "recipe is '.*': a name such as 'bf16'")
+      for recipe in ("bf16 d=f32", "bf16\0x", "\ud800", "")],
+    ((X, W, SIZES), {"lora_scaling": "x"}, TypeError, "lora_scaling is str: a number or a tensor"),
+    ((X, W, SIZES), {"lora_scaling": 10**400}, ValueError, "lora_scaling exceeds the range"),
+    ((X, W, SIZES), {"queue": "a"}, TypeError, "queue is str: a WgradQueue is expected"),
+    *[((X, W, SIZES), {"layer": layer}, kind, f"layer is {told}: an integer from 0 to 2147483647")
+      for layer, kind, told in (("a", TypeError, "str"), (1.5, TypeError, "float"),
+                                (-1, ValueError, "-1"), (2**31, ValueError, "2147483648"))],
+    ((X, W, SIZES), {"out": torch._neg_view(torch.empty(15, 16).bfloat16())}, ValueError,
+     "out is a negative view"),
+    ((X, W, SIZES), {"main_grad": torch._neg_view(torch.empty(2, 16, 32))}, ValueError,
+     "main_grad is a negative view"),
     ((X, W, SIZES), {"prob": torch.ones(15)}, ValueError, "prob: it multiplies the bias"),
     ((X, W, SIZES), {"bias": torch.ones(2, 15)}, ValueError,
      r"bias has the shape \[2, 15\]: \[2, 16\] is expected"),
@@ -76,10 +92,16 @@ def test_grouped_mm(args, more, kind, sentence):
     ((W, SIZES), {"of": "w"}, ValueError, "sizes, offs: weights take none"),
     ((X, SIZES), {"copies": "all"}, ValueError, "copies is 'all': 'rowwise', 'columnwise' or"),
     ((W, SIZES), {}, ValueError, "values has 3 axes: 2 are expected"),
+    ((X, SIZES), {"state": (1, 2)}, ValueError, "state: recipe mxfp8 has no delayed scaling"),
+    ((X, SIZES), {"recipe": "fp8_tensor_delayed", "state": (X,)}, TypeError, "state: a pair of"),
+    ((X, SIZES), {"recipe": "fp8_tensor_delayed", "state": (1, 2)}, TypeError,
+     "state.scale is int: a tensor is expected"),
+    ((X, SIZES), {"recipe": "fp8_tensor_delayed", "state": (torch.ones(2), torch.ones(3))},
+     ValueError, r"state.history has the shape \[3\]"),
 ])
 def test_quantize(args, more, kind, sentence):
     with pytest.raises(kind, match=sentence):
-        qt.quantize(*args, recipe="mxfp8", **more)
+        qt.quantize(*args, **({"recipe": "mxfp8"} | more))
 
 
 def test_dequantize():
@@ -138,8 +160,14 @@ def test_communication_of_grouped_linear(argument, value):
 
 
 @pytest.mark.parametrize("more, kind, sentence", [
-    ({"num_gemms": 0}, ValueError, "num_gemms is 0: a number from 1"),
-    ({"in_features": 1.5}, ValueError, "in_features is 1.5: a number from 1"),
+    ({"num_gemms": 0}, ValueError, "num_gemms is 0: an integer from 1 to 1024"),
+    ({"num_gemms": 1025}, ValueError, "num_gemms is 1025: an integer from 1 to 1024"),
+    ({"in_features": 1.5}, TypeError, "in_features is float: an integer from 1"),
+    ({"bias": "no"}, TypeError, "bias is str: True or False is expected"),
+    ({"scale_bias": 2}, TypeError, "scale_bias is 2: True or False is expected"),
+    ({"outside": "x"}, ValueError, "outside is 'x': None or 'zero' is expected"),
+    ({"layer": "a"}, TypeError, "layer is str: an integer from 0"),
+    ({"recipe": "bf16 d=f32"}, ValueError, "recipe is 'bf16 d=f32': a name such as"),
     ({"params_dtype": torch.int8}, TypeError, "params_dtype is torch.int8"),
     ({"parallel_mode": "rows"}, ValueError, "parallel_mode is 'rows': None, 'column' or 'row'"),
     ({"recipe": "fp9"}, RuntimeError, "recipe 'fp9' is unknown"),
@@ -157,10 +185,44 @@ def test_arguments_of_grouped_linear(more, kind, sentence):
     ((torch.ones(4, 16).bfloat16(), [2, 2, 0]), ValueError, r"m_splits has the shape \[3\]: \[2\]"),
     ((torch.ones(4, 16).bfloat16(), [2, 3]), ValueError, "m_splits: the experts have 5 rows"),
     ((torch.ones(4, 16).bfloat16(), None), ValueError, "m_splits, offs: exactly one"),
+    ((torch.ones(4, 16).bfloat16(), [2, 2], "no"), TypeError, "is_first_microbatch is str: True"),
+    ((torch.ones(4, 16).bfloat16(), [2, 2], torch.ones(2)), ValueError,
+     r"is_first_microbatch has the shape \[2\]: \[1\] is expected"),
 ])
 def test_inputs_of_grouped_linear(args, kind, sentence):
     with pytest.raises(kind, match=sentence):
         qt.GroupedLinear(2, 16, 16, params_dtype=torch.bfloat16)(*args)
+
+
+@pytest.mark.parametrize("call, kind, sentence", [
+    (lambda: qt.why(3), TypeError, "line is int: a line such as"),
+    (lambda: qt.why("fprop bf16\0x"), ValueError, "line is .*: ASCII without zero bytes"),
+    (lambda: qt.tune(5), TypeError, "line is int: a line such as"),
+    (lambda: qt.tune("fprop bf16", "a"), TypeError, "seconds is str: a number is expected"),
+    *[(lambda device=device: qt.check(device), ValueError, f"device is {device!r}: 'cpu' or a CUDA")
+      for device in ("meta", "foo", 99, 1.5)],
+    (lambda: qt.add_specs(None), TypeError, "folder is NoneType: a path is expected"),
+    (lambda: qt.pack(None), TypeError, "source is NoneType: a path is expected"),
+    (lambda: qt.pack("model", 3), TypeError, "to is int: a path is expected"),
+    (lambda: qt.pack("model", recipe=3), TypeError, "recipe is int: text is expected"),
+    (lambda: qt.load_packed(None), TypeError, "path is NoneType: a path is expected"),
+    (lambda: qt.unpack("packed", None), TypeError, "folder is NoneType: a path is expected"),
+    (lambda: qt.Activation("swiglu")(X[:, :5]), ValueError, r"x has the shape \[15, 5\]: .* 2 is"),
+    (lambda: qt.Activation("swiglu", interleave=4)(X[:, :12]), ValueError, "a multiple of 8 is"),
+    (lambda: qt.GroupedMLP(2, 16, 16, limit="7"), TypeError, "limit is str: a number is expected"),
+    (lambda: qt.GroupedMLP(2, 16, 16)(X[:, :16], SIZES, None, "no"), TypeError,
+     "is_first_microbatch is str"),
+])
+def test_other_functions(call, kind, sentence):
+    with pytest.raises(kind, match=sentence):
+        call()
+
+
+def test_integers_of_numpy():
+    numpy = pytest.importorskip("numpy")
+    sizes = [numpy.int64(3), torch.tensor(5)]
+    assert torch.equal(qt.grouped_mm(X, W, sizes)[:8], qt.grouped_mm(X, W, SIZES)[:8])
+    assert qt.GroupedLinear(numpy.int64(2), 16, 16, bias=numpy.False_).num_gemms == 2
 
 
 def test_errors_keep_nothing():

@@ -170,6 +170,19 @@ def test_bad_input():
         qt.moe(x, indices, probs[:, :2], w1, w2)
     with pytest.raises(TypeError, match=r"moe\(\) got an unexpected keyword argument 'residul'"):
         qt.moe(x, indices, probs, w1, w2, residul=None)
+    for more, kind, words in (
+            ({"first": "1"}, TypeError, "first is str: an integer from 0"),
+            ({"first": True}, TypeError, "first is bool: an integer from 0"),
+            ({"experts": "4 residual=1"}, TypeError, "experts is str: an integer from 1"),
+            ({"experts": 0}, ValueError, "experts is 0: an integer from 1"),
+            ({"lora_scaling": "x"}, TypeError, "lora_scaling is str")):
+        with pytest.raises(kind, match=words):
+            qt.moe(x, indices, probs, w1, w2, **more)
+    with pytest.raises(TypeError, match="w1 is NoneType: a tensor is expected"):
+        qt.moe(x, indices, probs, None, w2, lora1=(w1, w1))
+    for experts in (4.0, "4", None):
+        with pytest.raises(TypeError, match="experts is .*: an integer from 1 is expected"):
+            qt.route(indices, experts)
     with pytest.raises(TypeError, match="offs: moe sorts the rows itself"):
         qt.moe(x, indices, probs, w1, w2, offs=indices)
     with pytest.raises(ValueError, match="37 rows are expected"):

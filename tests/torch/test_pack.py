@@ -281,6 +281,9 @@ def test_packed_files_are_checked(tmp_path):
     for kind in (torch.int32, torch.complex64, torch.float8_e4m3fn):
         with pytest.raises(TypeError, match=f"x is {kind}: a float type of 16 bits or more"):
             layer(torch.ones(3, layer.hidden).to(kind), indices)
+    sums = {f"main_grad{i}": torch.zeros(w.shape) for i, w in ((1, layer.w1), (2, layer.w2))}
+    with pytest.raises(ValueError, match="main_grad1: the recipe has no gradient of the weights"):
+        layer(torch.ones(3, layer.hidden), indices, **sums)
     layer.w1_sf.zero_()
     assert not layer.w1_sf.any() and (tmp_path / "packed").read_bytes() == whole
 

@@ -114,8 +114,17 @@ def test_modules_share_a_queue():
 
 @pytest.mark.parametrize("capacity", [0, 65537, 1.0, None])
 def test_bad_capacity(capacity):
-    with pytest.raises(ValueError, match="capacity is .*: 1 to 65536 is expected"):
+    with pytest.raises((TypeError, ValueError), match="capacity is .*: an integer from 1 to 65536"):
         qt.WgradQueue(capacity)
+
+
+@pytest.mark.parametrize("function, more, sentence", [
+    ("flush", {"layer": "a"}, "layer is str"), ("flush", {"layer": -1}, "layer is -1"),
+    ("flush", {"most": -1}, "most is -1"), ("flush", {"most": 1.5}, "most is float"),
+    ("drop", {"layer": "a"}, "layer is str")])
+def test_bad_arguments(function, more, sentence):
+    with pytest.raises((TypeError, ValueError), match=f"{sentence}: an integer from 0 to"):
+        getattr(qt.WgradQueue(), function)(**more)
 
 
 def test_a_full_queue():

@@ -13,7 +13,7 @@ import functools
 import os
 import re
 
-from quern import abi
+from quern import _checks, abi
 from quern.abi import Error, Extent
 
 _BACKENDS = ("auto", "host", "jit", "aot", "cublaslt")  # QUERN_BACKENDS
@@ -69,7 +69,7 @@ def add_specs(folder):
     """Read a folder with specs of one's own, such as recipes, next to the library's. RuntimeError
     if the library is in use already: call it before everything else. Errors in the specs are
     raised by the first call that uses the library."""
-    if not os.path.isdir(folder):
+    if not os.path.isdir(_checks.path("folder", folder)):
         raise ValueError(f"folder: {folder} is no folder")
     if _context.cache_info().currsize:
         raise RuntimeError("add_specs: the library is in use already; call it right after import")
@@ -98,6 +98,7 @@ def version():
 
 def why(line, backend="auto"):
     """Explain which kernel a line gets, and why the others do not fit."""
+    _checks.line(line)
     return _context().why(line, abi.sized(abi.PlanOptions, device=-1, backend=_backend(backend)))
 
 
@@ -118,9 +119,10 @@ def tune(line, seconds=20.0, backend="auto"):
     """Measure the kernels for a product on the current GPU for so many seconds, and remember the
     fastest for later plans: docs/tuning.md. A dict with its name, seconds, the time of the model's
     choice over its own, and the file that keeps it."""
-    context, result = _context(), abi.TuneResult()
-    options = abi.sized(abi.TuneOptions, seconds=seconds, device=-1,
+    _checks.line(line)
+    options = abi.sized(abi.TuneOptions, seconds=_checks.number("seconds", seconds), device=-1,
                         backend=_backend(backend))
+    context, result = _context(), abi.TuneResult()
     context.must(context.c.quern_tune(context.context, line.encode(), ctypes.byref(options),
                                       ctypes.byref(result)))
     context.c.quern_free(result.candidates)

@@ -13,6 +13,7 @@ import struct
 import subprocess
 
 import quern
+from quern import _checks
 
 BYTES = {"U8": 1, "I8": 1, "I16": 2, "I32": 4, "I64": 8, "F8_E4M3": 1, "F8_E5M2": 1, "F16": 2,
          "BF16": 2, "F32": 4, "F64": 8, "BOOL": 1}  # of an element, by the names in safetensors
@@ -28,7 +29,7 @@ class File:
     """
 
     def __init__(self, path):
-        self.path = os.fspath(path)
+        self.path = _checks.path("path", path)
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             length = struct.unpack("<Q", file.read(8))[0] if size >= 8 else _LONGEST + 1
@@ -81,12 +82,14 @@ def _run(*arguments):
 
 def pack_files(source, to, **options):
     """quern pack of a folder, or of one or more files; options as the program has them."""
-    files = [source] if isinstance(source, (str, os.PathLike)) else list(source)
+    is_one = isinstance(source, (str, os.PathLike)) or not hasattr(source, "__iter__")
+    files = [source] if is_one else list(source)
     words = [word for key, value in options.items() if value is not None
-             for word in (f"--{key.replace('_', '-')}", os.fspath(value))]
-    return _run(*map(os.fspath, files), "--to", os.fspath(to), *words)
+             for word in (f"--{key.replace('_', '-')}", _checks.path(key, value, "text"))]
+    return _run(*[_checks.path("source", file) for file in files], "--to", _checks.path("to", to),
+                *words)
 
 
 def unpack(path, folder):
     """Write the files again from which quern pack made one, byte for byte, into a folder."""
-    _run("--undo", os.fspath(path), "--to", os.fspath(folder))
+    _run("--undo", _checks.path("path", path), "--to", _checks.path("folder", folder))

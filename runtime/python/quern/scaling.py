@@ -6,6 +6,7 @@ import math
 import typing
 
 import quern
+from quern import _checks
 
 OF = ("x", "w", "dy")
 _PLAIN = ("bf16", "f16", "f32")
@@ -27,14 +28,11 @@ class Scaling(typing.NamedTuple):
 
 def limits_of(limit, slope, shift):
     """The numbers of clamped_swiglu as floats; a limit of infinity is none."""
-    for name, value in (("limit", limit), ("slope", slope), ("shift", shift)):
-        if value is None:
-            raise TypeError(f"{name} is None: a number is expected")
-        if math.isnan(value):
-            raise ValueError(f"{name} is {value}: a number is expected")
-    if limit < 0:
+    number = _checks.number
+    limits = number("limit", limit), number("slope", slope), number("shift", shift)
+    if limits[0] < 0:
         raise ValueError(f"limit is {limit}: 0 or more is expected")
-    return float(limit), float(slope), float(shift)
+    return limits
 
 
 def describe(op, recipe, k=256):
@@ -45,13 +43,25 @@ def describe(op, recipe, k=256):
         return {}
 
 
-@functools.lru_cache(maxsize=None)
+def of_recipe(find):
+    """Keep what a function finds for each recipe."""
+    kept = functools.lru_cache(maxsize=None)(find)
+
+    @functools.wraps(find)
+    def called(recipe):
+        if not isinstance(recipe, str):  # which may have no hash
+            _checks.recipe(recipe)
+        return kept(recipe)
+
+    return called
+
+
+@of_recipe
 def scaling_of(recipe):
     def arrays(operand, table):
         return (operand in table) + (operand + ".sf" in table) + (operand + ".global" in table)
 
-    if not isinstance(recipe, str):
-        raise TypeError(f"recipe is {type(recipe).__name__}: a name such as 'bf16' is expected")
+    _checks.recipe(recipe)
     fprop = quern.describe(f"fprop {recipe} g=1 m=128 n=128 k=128")
     dgrad = describe("dgrad", recipe)
     counts = arrays("a", fprop), arrays("b", fprop), arrays("a", dgrad)

@@ -3,6 +3,7 @@
 
 import torch
 
+from quern._checks import GROUPS, LAYERS, flag, integer, number  # noqa: F401
 from quern.torch._ops import WORDS
 
 VALUES = "bfloat16, float16 or float32"
@@ -61,10 +62,14 @@ def on_device(name, t, like):
 def buffer(name, t, shape, like, dtypes, at_16=True):
     """Memory of the caller's that a result is written into; at_16: kernels begin there."""
     shaped(name, t, shape, like)
+    if not dtypes:
+        raise ValueError(f"{name}: the recipe has no gradient of the weights")
     if t.dtype not in dtypes:
         raise ValueError(f"{name} is {t.dtype}: {' or '.join(map(str, dtypes))} is expected")
     if not t.is_contiguous():
         raise ValueError(f"{name} is not contiguous")
+    if not torch.compiler.is_compiling() and t.is_neg():
+        raise ValueError(f"{name} is a negative view: memory that has its own values is expected")
     if at_16 and address(t) % 16:
         raise ValueError(f"{name} begins at {address(t):#x}: a multiple of 16 is expected")
     if t.requires_grad:
@@ -141,6 +146,29 @@ def dtype_of(name, dtype):
         raise TypeError(f"{name} is {dtype}: {VALUES} is expected")
 
 
+def factor(value):
+    """The factor of adapters."""
+    if type(value) is float or not isinstance(value, torch.Tensor):
+        number("lora_scaling", value, "a number or a tensor")
+
+
+def queued(queue, layer):
+    """A queue of weight gradients, and the number of their layer."""
+    if queue is not None and not hasattr(queue, "put_product"):
+        raise TypeError(f"queue is {type(queue).__name__}: a WgradQueue is expected")
+    integer("layer", layer, 0, LAYERS)
+
+
+def first_microbatch(value):
+    """None, a bool, or a tensor of one element."""
+    name = "is_first_microbatch"
+    if isinstance(value, torch.Tensor):
+        if value.numel() != 1:
+            raise ValueError(f"{name} has the shape {list(value.shape)}: [1] is expected")
+        return value
+    return None if value is None else flag(name, value)
+
+
 def sizes_of(like, rows, groups, sizes, offs=None, name="sizes"):
     """The lengths and the ends on the device of the values: one of them is None.
 
@@ -168,8 +196,8 @@ def sizes_of(like, rows, groups, sizes, offs=None, name="sizes"):
 
 
 def _from_list(name, given):
-    if not all(type(n) is int for n in given):
-        raise TypeError(f"{name} is a list with other values than integers")
+    if not all(type(n) is int and 0 <= n < 2**63 for n in given):
+        given = [integer(f"{name}[{i}]", n, 0, 2**63 - 1) for i, n in enumerate(given)]
     return torch.tensor(given, dtype=torch.int64, device="cpu")
 
 

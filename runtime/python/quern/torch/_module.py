@@ -126,6 +126,10 @@ class Experts(torch.nn.Module):
 
     def __init__(self, recipe, is_fused, is_delayed, outside, wgrad_queue, layer):
         super().__init__()
+        _checks.word("outside", outside, (None, "zero"))
+        is_fused = _checks.flag("fuse_wgrad_accumulation", is_fused)
+        is_delayed = _checks.flag("delay_wgrad_compute", is_delayed)
+        layer = _checks.integer("layer", layer, 0, _checks.LAYERS)
         self.recipe, self.outside = recipe, outside
         self._scaling = scaling_of(recipe)
         self.fuse_wgrad_accumulation, self.delay_wgrad_compute = is_fused, is_delayed

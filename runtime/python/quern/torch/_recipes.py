@@ -17,7 +17,7 @@ def scaling_of(recipe):
     return _find_scaling(recipe)
 
 
-@functools.lru_cache(maxsize=None)
+@_scaling.of_recipe
 def _find_scaling(recipe):
     scaling = _scaling.scaling_of(recipe)
     return scaling._replace(type=DTYPES.get(scaling.type))

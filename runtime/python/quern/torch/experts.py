@@ -6,7 +6,6 @@ Nothing here waits for the device, and everything compiles with fullgraph=True.
 
 import torch
 
-import quern
 import quern.torch as qt
 from quern.torch import _checks
 from quern.torch._autograd import once_differentiable
@@ -22,7 +21,7 @@ _own = torch._grouped_mm  # as it is before the switch of torchao wraps it
 
 def check_recipe(recipe):
     """Raise the library's sentence if there is no such recipe. Returns it."""
-    quern.describe(f"fprop {recipe} g=1 m=1 n=128 k=128")
+    scaling_of(recipe)
     return recipe
 
 

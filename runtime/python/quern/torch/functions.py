@@ -208,13 +208,14 @@ def grouped_mm(x, w, sizes=None, *, offs=None, recipe="bf16", bias=None, prob=No
     TypeError and ValueError name the argument and the rule; RuntimeError has the library's
     sentence. Nothing is launched then.
     """
+    _checks.factor(lora_scaling)
     if lora is not None:
         from quern.torch.lora import adapted_mm
         refuse("lora", out=out, dgrad_out=dgrad_out, main_grad=main_grad, queue=queue)
         return adapted_mm(x, w, lora, lora_scaling, sizes, offs=offs, recipe=recipe, bias=bias,
                           prob=prob, out_dtype=out_dtype, outside=outside)
     if (bias is prob is out_dtype is outside is out is dgrad_out is main_grad is queue is None
-            and not torch.compiler.is_compiling()):
+            and layer == 0 and not torch.compiler.is_compiling()):
         y = _plain(x, w, sizes, offs, recipe)
         if y is not None:
             return y
@@ -278,6 +279,7 @@ def grouped_linear(x, w, quantized, sizes=None, *, offs=None, recipe="bf16", bia
                                      groups, sizes, offs)
     y_type = out_dtype or (out.dtype if getattr(out, "dtype", None) in WORDS else x.dtype)
     _checks.dtype_of("out_dtype", y_type)
+    _checks.queued(queue, layer)
     bias, prob = _check_bias(flat, bias, prob, groups, n)
     out = _checks.results(flat, n, y_type, out, dgrad_out, outside)
     words = _check_main_grad(main_grad, addresses, overwrite, like, x, recipe)
@@ -383,7 +385,7 @@ def _check_operands(x, w, quantized, recipe, scaling, state):
                          "use GroupedLinear")
     if quantized is not None:
         check_quantized("w", quantized, recipe, x)
-    if w is not None:
+    if w is not None or quantized is None:
         _checks.values("w", w, 3, scaling.type if scaling.w == 1 else None)
         _checks.on_device("w", w, x)
     shape = (w if quantized is None else quantized).shape

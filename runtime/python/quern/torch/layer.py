@@ -9,6 +9,7 @@ from quern.torch._ops import WORDS, ops
 from quern.torch._recipes import scaling_of
 from quern.torch.functions import autocast, f32
 from quern.torch.mlp import Route, grouped_mlp, mlp_linear
+from quern.torch.quantized import Quantized
 
 
 def move(operator, work, values, inverse, prob=None, rows=None, residual=None, **more):
@@ -70,6 +71,7 @@ def check_indices(indices):
         raise TypeError("indices: a tensor of int32 or int64 is expected")
     if indices.dim() != 2:
         raise ValueError(f"indices has {indices.dim()} axes: [tokens, topk] is expected")
+    _checks.tensor("indices", indices)
 
 
 def route(indices, experts, *, first=0, total=None):
@@ -83,7 +85,15 @@ def route(indices, experts, *, first=0, total=None):
     itself: a dropped pair. A larger index is an error, which quern.torch.check reports on a GPU.
     """
     check_indices(indices)
+    experts = _checks.integer("experts", experts, 1)
+    first, total = _window(first, "total", total)
     return ops.route(*route_line(indices, experts, first, total), indices.contiguous())
+
+
+def _window(first, name, total):
+    """The first expert that is here, and how many there are in all, or None."""
+    return _checks.integer("first", first, 0), \
+        None if total is None else _checks.integer(name, total, 1)
 
 
 def route_line(indices, experts, first=0, total=None):
@@ -157,8 +167,9 @@ def moe(x, indices, probs, w1, w2, *, prob="h", first=0, experts=None, residual=
     for name in more:
         if name not in _MORE:
             raise TypeError(f"moe() got an unexpected keyword argument {name!r}")
+    first, experts = _window(first, "experts", experts)
+    _checks.factor(more.get("lora_scaling", 1.0))
     check_indices(indices)
-    _checks.tensor("indices", indices)
     _checks.values("x", x)
     tokens = x.shape[:-1].numel()
     if indices.shape[0] != tokens:
@@ -190,6 +201,8 @@ def moe(x, indices, probs, w1, w2, *, prob="h", first=0, experts=None, residual=
 def _adapted(x, indices, probs, w1, w2, prob, first, experts, residual, more):
     """moe with adapters: its parts, one after the other."""
     hidden = x.shape[-1]
+    if not isinstance(w1, Quantized):
+        _checks.values("w1", w1, 3)
     sizes, inverse = route(indices, w1.shape[0], first=first, total=experts)
     rows = permute(x.reshape(-1, hidden), inverse, probs if prob == "x" else None)
     if probs is not None and prob == "h":

@@ -56,10 +56,15 @@ class GroupedLinear(Experts):
             if is_given:
                 raise ValueError(f"{argument} is not supported: communicate around the module")
         _checks.word("parallel_mode", parallel_mode, (None, "column", "row"))
-        for argument, value in (("num_gemms", num_gemms), ("in_features", in_features),
-                                ("out_features", out_features)):
-            if type(value) is not int or value < 1:
-                raise ValueError(f"{argument} is {value!r}: a number from 1 is expected")
+        num_gemms = _checks.integer("num_gemms", num_gemms, 1, _checks.GROUPS)
+        in_features = _checks.integer("in_features", in_features, 1)
+        out_features = _checks.integer("out_features", out_features, 1)
+        bias, return_bias, save_original_input = map(
+            _checks.flag, ("bias", "return_bias", "save_original_input"),
+            (bias, return_bias, save_original_input))
+        single_grouped_weight, single_grouped_bias, scale_bias = map(
+            _checks.flag, ("single_grouped_weight", "single_grouped_bias", "scale_bias"),
+            (single_grouped_weight, single_grouped_bias, scale_bias))
         super().__init__(recipe, fuse_wgrad_accumulation, delay_wgrad_compute, outside, wgrad_queue,
                          layer)
         self.num_gemms, self.in_features, self.out_features = num_gemms, in_features, out_features
@@ -113,6 +118,7 @@ class GroupedLinear(Experts):
                        last expert's are left. ValueError if they do not fit
             prob       with scale_bias: [rows], a factor of each row's bias
         """
+        is_first_microbatch = _checks.first_microbatch(is_first_microbatch)
         if not isinstance(inp, torch.Tensor) or inp.dim() < 1 or inp.shape[-1] != self.in_features:
             raise ValueError("inp: a tensor whose last axis has in_features = "
                              f"{self.in_features} elements is expected")

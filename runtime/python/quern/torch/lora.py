@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """grouped_mm and grouped_mlp with low-rank adapters next to weights in 16 bits or packed ones."""
 
-import numbers
-
 import torch
 
 from quern import GATED
@@ -102,9 +100,6 @@ def _scale_of(scaling, like):
         if scaling.requires_grad and torch.is_grad_enabled():
             raise ValueError("lora_scaling requires a gradient: it has none")
         return scaling
-    if not isinstance(scaling, numbers.Real):
-        raise TypeError(f"lora_scaling is {type(scaling).__name__}: a number or a tensor is "
-                        "expected")
     return None if scaling == 1 else torch.full(
         (1,), float(scaling), dtype=torch.float32, device=like.device)
 

@@ -209,12 +209,14 @@ def grouped_mlp(x, w1, w2, sizes=None, *, offs=None, recipe="bf16", activation="
     Differentiable in x, w1, w2, prob, b1, b2 and adapters, once; compiles as grouped_mm does. Errors
     are those of grouped_mm.
     """
+    _checks.factor(lora_scaling)
     if lora1 is not None or lora2 is not None:
         from quern.torch.lora import adapted_mlp
         refuse("lora1 or lora2", out=out, dgrad_out=dgrad_out, main_grad1=main_grad1,
                main_grad2=main_grad2, queue=queue, recompute=recompute or None)
         return adapted_mlp(x, w1, w2, sizes, lora1, lora2, lora_scaling, offs=offs, recipe=recipe,
-                           activation=activation, prob=prob, b1=b1, b2=b2, interleave=interleave,
+                           activation=activation, prob=prob, b1=b1, b2=b2,
+                           interleave=_checks.integer("interleave", interleave, 0),
                            limits=(limit, slope, shift), outside=outside)
     return mlp_linear(x, w1, w2, None, None, sizes, offs=offs, recipe=recipe, activation=activation,
                       prob=prob, b1=b1, b2=b2, interleave=interleave, recompute=recompute,
@@ -233,8 +235,13 @@ def mlp_linear(x, w1, w2, quantized1, quantized2, sizes=None, *, offs=None, reci
     main_grad1 and main_grad2, and keep delayed scaling's state: scale [6, 2], history [6, slots],
     of x, h, w1, w2, dy and dpre. sink takes queued gradients of w1 and w2. With a Route the rows of
     x are tokens, and prob is [tokens, topk]."""
-    if isinstance(w1, Quantized) and isinstance(w2, Quantized):
+    if isinstance(w1, Quantized) != isinstance(w2, Quantized):
+        raise ValueError("w1, w2: both or none a Quantized are expected")
+    if isinstance(w1, Quantized):
         w1, w2, quantized1, quantized2 = None, None, w1, w2
+    interleave = _checks.integer("interleave", interleave, 0)
+    recompute = _checks.flag("recompute", recompute)
+    _checks.queued(queue, layer)
     scaling, leaves = scaling_of(recipe), (w1, w2)
     x, w1, w2 = autocast(scaling, x, w1, w2)
     like1, like2 = (w1, w2) if quantized1 is None else (quantized1, quantized2)
@@ -310,7 +317,7 @@ def check_operands(x, w1, w2, quantized1, quantized2, recipe, scaling, activatio
     for name, w, quantized in (("w1", w1, quantized1), ("w2", w2, quantized2)):
         if quantized is not None:
             check_quantized(name, quantized, recipe, x)
-        if w is not None:
+        if w is not None or quantized is None:
             _checks.values(name, w, 3, scaling.type if scaling.w == 1 else None)
             _checks.on_device(name, w, x)
     (g, wide, hidden), shape = ((w1, w2) if quantized1 is None else

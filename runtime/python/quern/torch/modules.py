@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from quern import GATED, PLAIN
+from quern.scaling import limits_of
 from quern.torch import _checks, _compile
 from quern.torch._module import Experts, default_device, local, one_of
 from quern.torch.linear import GroupedLinear, normal
@@ -30,12 +31,13 @@ class GroupedMLP(Experts):
         super().__init__(recipe, fuse_wgrad_accumulation, delay_wgrad_compute, outside, wgrad_queue,
                          layer)
         _checks.word("activation", activation, GATED + PLAIN)
-        for argument, value in (("num_experts", num_experts), ("hidden", hidden), ("ffn", ffn)):
-            if type(value) is not int or value < 1:
-                raise ValueError(f"{argument} is {value!r}: a number from 1 is expected")
+        num_experts = _checks.integer("num_experts", num_experts, 1, _checks.GROUPS)
+        hidden, ffn = _checks.integer("hidden", hidden, 1), _checks.integer("ffn", ffn, 1)
+        bias, recompute = _checks.flag("bias", bias), _checks.flag("recompute", recompute)
+        interleave = _checks.integer("interleave", interleave, 0)
         self.num_experts, self.hidden, self.ffn = num_experts, hidden, ffn
         self.activation, self.interleave, self.recompute = activation, interleave, recompute
-        self.limits, self._init = (limit, slope, shift), init_method or normal
+        self.limits, self._init = limits_of(limit, slope, shift), init_method or normal
         dtype, device = params_dtype or torch.get_default_dtype(), default_device(device)
         _checks.dtype_of("params_dtype", dtype)
         wide = 2 * ffn if activation in GATED else ffn
@@ -67,6 +69,7 @@ class GroupedMLP(Experts):
 
     def _run(self, x, prob, is_first_microbatch, **more):
         """mlp_linear with this module's parameters and options."""
+        is_first_microbatch = _checks.first_microbatch(is_first_microbatch)
         (main1, overwrite), (main2, _) = self._main_grads("w1"), self._main_grads("w2")
         is_fused = main1 is not None
         w1, w2 = one_of([self.w1], is_fused), one_of([self.w2], is_fused)
@@ -125,8 +128,9 @@ class Activation(torch.nn.Module):
                  slope=1.702, shift=1.0):
         super().__init__()
         _checks.word("activation", activation, GATED + PLAIN)
-        self.activation, self.is_scaled = activation, is_scaled
-        self.interleave, self.limits = interleave or 0, (limit, slope, shift)
+        self.activation, self.is_scaled = activation, _checks.flag("is_scaled", is_scaled)
+        self.interleave = _checks.integer("interleave", interleave or 0, 0)
+        self.limits = limits_of(limit, slope, shift)
 
     def forward(self, x, prob=None):
         if (prob is not None) != self.is_scaled:
@@ -134,7 +138,10 @@ class Activation(torch.nn.Module):
         if self.activation in PLAIN:
             h = _FORMULAS[self.activation](x.float())
         else:
-            run = self.interleave or x.shape[-1] // 2
+            run = self.interleave or max(x.shape[-1] // 2, 1)
+            if x.shape[-1] % (2 * run):
+                raise ValueError(f"x has the shape {list(x.shape)}: a last axis of a multiple of "
+                                 f"{2 * run if self.interleave else 2} is expected")
             a, b = x.float().unflatten(-1, (-1, 2, run)).unbind(-2)
             h = _FORMULAS[self.activation](a.flatten(-2), b.flatten(-2), *self.limits)
         return (h if prob is None else h * prob.float().unsqueeze(-1)).to(x.dtype)
@@ -280,7 +287,7 @@ def why_not_fused(modules, extra, options):
                    modules[2]._why_eager("weight"))
 def _run_fused(x, modules, extra, options):
     first, activation, last = modules
-    is_first = options[0].get("is_first_microbatch")
+    is_first = _checks.first_microbatch(options[0].get("is_first_microbatch"))
     (main1, _, overwrite), (main2, _, _) = first._main_grad(), last._main_grad()
     weights = [one_of(fc._list("weight"), main1 is not None, need and fc._is_read("weight"))
                for fc, need in ((first, x.requires_grad), (last, True))]

@@ -71,18 +71,14 @@ class ExpertParallelMoE(GroupedMLP):
     def __init__(self, num_experts, hidden, ffn, *, capacity, token_capacity=None, group=None,
                  prob="h", overlap_wgrad=False, chunks=1, dispatch="values",
                  exchange="all_to_all", **options):
-        if type(capacity) is not int or capacity < 1:
-            raise ValueError(f"capacity is {capacity!r}: a number from 1 is expected")
-        if token_capacity is not None and (type(token_capacity) is not int or
-                                           not 1 <= token_capacity <= capacity):
-            raise ValueError(f"token_capacity is {token_capacity!r}: None, or 1 to capacity = "
-                             f"{capacity} is expected")
+        capacity = _checks.integer("capacity", capacity, 1)
+        if token_capacity is not None:
+            token_capacity = _checks.integer("token_capacity", token_capacity, 1, capacity)
         _checks.word("prob", prob, ("x", "h", "y"))
         if token_capacity is not None and prob != "h":
             raise ValueError(f"token_capacity: prob is {prob!r}, which makes a token's pairs "
                              "differ: 'h' is expected")
-        if type(chunks) is not int or chunks < 1:
-            raise ValueError(f"chunks is {chunks!r}: a number from 1 is expected")
+        chunks = _checks.integer("chunks", chunks, 1)
         _checks.word("dispatch", dispatch, ("values", "quantized"))
         _checks.word("exchange", exchange, ("all_to_all", "symmetric"))
         if "outside" in options:

@@ -101,6 +101,13 @@ def quantize(values, sizes=None, *, offs=None, recipe, of="x", copies="both", st
         raise ValueError(f"recipe {recipe} does not scale {of}: there is nothing to quantize")
     if scaling.slots and state is None:
         raise ValueError(f"recipe {recipe} has delayed scaling: state=(scale, history) is expected")
+    if state is not None:
+        if not scaling.slots:
+            raise ValueError(f"state: recipe {recipe} has no delayed scaling")
+        if not isinstance(state, (list, tuple)) or len(state) != 2:
+            raise TypeError("state: a pair of tensors (scale, history) is expected")
+        for name, t, length in zip(("scale", "history"), state, (2, scaling.slots)):
+            _checks.buffer(f"state.{name}", t, (length,), values, (torch.float32,), False)
     made, _ = cast(values.contiguous(), of, recipe, scaling, copies, lengths, ends, state)
     return Quantized(*made, tuple(values.shape), recipe, of, values.dtype)
 

@@ -7,6 +7,7 @@ import typing
 
 import torch
 
+from quern._checks import LAYERS, integer
 from quern.torch._ops import library, ops
 
 
@@ -40,6 +41,10 @@ def _read_by_mlp(layer, operands):
                             for name in ("dy", "x", "saved", "pending", "lengths", "ends")})
 
 
+def _layer(layer):
+    return None if layer is None else integer("layer", layer, 0, LAYERS)
+
+
 class WgradQueue:
     """Weight gradients in the order in which backward passes gave them.
 
@@ -55,8 +60,7 @@ class WgradQueue:
 
     def __init__(self, capacity=64):
         """capacity: how many products may wait, at most 65536; an MLP has two."""
-        if type(capacity) is not int or not 1 <= capacity <= 65536:
-            raise ValueError(f"capacity is {capacity!r}: 1 to 65536 is expected")
+        capacity = integer("capacity", capacity, 1, 65536)
         self._handle = library.quern_torch_queue_create(capacity)
         if not self._handle:
             raise RuntimeError(library.quern_torch_error().decode())
@@ -110,6 +114,8 @@ class WgradQueue:
         that the work reads was changed in place since. Work that has not been launched then stays
         in the queue.
         """
+        layer = _layer(layer)
+        most = integer("most", most, 0, LAYERS)
         if not self._entries and layer is None:
             return
         self._check(layer, most)
@@ -162,6 +168,7 @@ class WgradQueue:
 
     def drop(self, layer=None):
         """Forget pending work of a layer, or of all. RuntimeError as flush."""
+        layer = _layer(layer)
         if not self._entries and layer is None:
             return
         if library.quern_torch_queue_drop(self._handle, -1 if layer is None else layer):
