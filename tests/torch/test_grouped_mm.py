@@ -351,6 +351,7 @@ def test_transformations_of_torch_func_are_refused(case, recipe):
                  lambda: torch.func.vmap(function)(torch.stack([case.x] * 2)),
                  lambda: torch.func.vmap(lambda s: qt.grouped_mm(case.x, case.w, s, recipe=recipe))(
                      torch.stack([case.sizes()["sizes"]] * 2)),
+                 lambda: torch.func.vmap(lambda q: q * function(case.x))(torch.ones(2, 1)),
                  lambda: torch.func.grad(lambda b: qt.grouped_mm(
                      case.x, case.w, **case.sizes(), recipe=recipe, bias=b).sum())(bias)):
         with pytest.raises(NotImplementedError, match="(x|bias|sizes): the transformations of"):

@@ -18,14 +18,14 @@ def address(t):
 
 
 def tensor(name, t):
-    """A tensor, and none of torch.func's, which have no memory that an operator could read."""
+    """A tensor outside of torch.func's transformations, whose tensors have no memory that an
+    operator could read, and which our functions have no rules for."""
     if not isinstance(t, torch.Tensor):
         raise TypeError(f"{name} is {type(t).__name__}: a tensor is expected")
     if t.layout != torch.strided or t.is_nested:
         raise TypeError(f"{name} is {'nested' if t.is_nested else t.layout}: a dense tensor is "
                         "expected")
-    if not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active() and \
-            torch._C._functorch.is_functorch_wrapped_tensor(t):
+    if not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active():
         raise NotImplementedError(f"{name}: the transformations of torch.func are not supported; "
                                   "torch.autograd.grad is")
 
