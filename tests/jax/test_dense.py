@@ -217,6 +217,8 @@ def rows(m=55, k=K):
 @pytest.mark.parametrize("lhs, rhs, dims, more, error, sentence", [
     (rows(), (4, K, N), ((1,), (2,)), {}, ValueError, "lhs sums 24 values and rhs 40"),
     (rows(), (4, N, K), ((1,), (0,)), {}, ValueError, "contracting_dims of rhs"),
+    (rows(), (4, N, K), 3, {}, TypeError, "contracting_dims is 3: axes of both operands"),
+    (rows(), (4, N, K), None, {}, TypeError, "contracting_dims is None: axes of both operands"),
     (rows(), (4, N, K), ((0, 1), (1, 2)), {}, ValueError, "contracting_dims of lhs"),
     (rows(), rows().data, ((1,), (1,)), {}, ValueError, "contracting_dims of rhs"),
     (rows(), rows(), ((1,), (1,)), {}, ValueError, "rhs: its axis that is split"),

@@ -135,10 +135,9 @@ def test_pairs_that_do_not_fit(more, lost):
 
 
 @pytest.mark.parametrize("kind, words, more", [
-    (ValueError, "chunks is 0: a number from 1", dict(chunks=0)),
-    (ValueError, "capacity is 0: None, or a number from 1", dict(capacity=0)),
-    (ValueError, "token_capacity is 9: None, or 1 to capacity = 5", dict(capacity=5,
-                                                                         token_capacity=9)),
+    (ValueError, "chunks is 0: an integer from 1", dict(chunks=0)),
+    (ValueError, "capacity is 0: an integer from 1", dict(capacity=0)),
+    (ValueError, "token_capacity is 9: an integer from 1 to 5", dict(capacity=5, token_capacity=9)),
     (ValueError, f"token_capacity: prob is 'y' on {DEVICES} devices",
      dict(token_capacity=5, prob="y")),
     (ValueError, "dispatch is 'fp8': one of 'values', 'quantized'", dict(dispatch="fp8")),

@@ -128,6 +128,8 @@ def test_jax_own_errors(dims, ragged, group, sentence):
     x, w, sizes = arrays((11, 5), (3, 5, 7), [4, 2, 5])
     with pytest.raises((TypeError, AssertionError), match=sentence):
         qj.ragged_dot_general(x, w, sizes, numbers(dims, ragged, group))
+    with pytest.raises(TypeError, match="ragged_dot_dimension_numbers is NoneType: jax.lax.Ragg"):
+        qj.ragged_dot_general(x, w, sizes, None)
 
 
 @pytest.mark.parametrize("batch", [3, 5])

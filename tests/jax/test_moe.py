@@ -333,7 +333,12 @@ def test_derivatives():
     (dict(x=jnp.zeros((30, HIDDEN), jnp.bfloat16), residual=None), ValueError,
      "37 rows are expected"),
     (dict(x=jnp.zeros((TOKENS, 8), jnp.bfloat16), residual=None), ValueError, "64 columns of x"),
-    (dict(first=-1), Exception, "first=-1: a whole number"),
+    (dict(first=-1), ValueError, "first is -1: an integer from 0"),
+    (dict(first="1"), TypeError, "first is str: an integer from 0"),
+    (dict(first=True), TypeError, "first is bool: an integer from 0"),
+    (dict(experts=0), ValueError, "experts is 0: an integer from 1"),
+    (dict(w1=None), TypeError, "w1 is NoneType: an array is expected"),
+    (dict(foo=1), TypeError, r"moe\(\) got an unexpected keyword argument 'foo'"),
     (dict(first=4, experts=6), Exception,
      "experts is 6: at least first . g = 10"),
     (dict(w1=jnp.zeros((6, 64), jnp.bfloat16)), ValueError, "w1 has 2 axes"),
@@ -351,6 +356,13 @@ def test_bad_parts():
         qj.permute(x, inverse.astype(jnp.float32))
     with pytest.raises(ValueError, match="111 rows are expected"):
         qj.combine(x, inverse)
+    for experts in (4.0, "4", None):
+        with pytest.raises(TypeError, match="experts is .*: an integer from 1 is expected"):
+            qj.route(draw("even"), experts)
+    for experts in (jnp.int32(EXPERTS), np.array(EXPERTS)):
+        assert same(qj.route(draw("even"), experts, first=np.array(0))[1], inverse)
+    with pytest.raises(TypeError, match="limit is .*Tracer: a number is expected"):
+        jax.jit(lambda limit: qj.moe(**operands(), indices=draw("even"), limit=limit))(7.0)
     with pytest.raises(ValueError, match="indices has 1 axes"):
         qj.route(jnp.zeros(3, jnp.int32), 4)
 

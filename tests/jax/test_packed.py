@@ -181,6 +181,9 @@ def test_loaded_and_as_an_argument(model, tmp_path):
 
 def test_bad_files(model, tmp_path):
     bad = functools.partial(pytest.raises, ValueError)
+    for function in (qj.load_packed, qj.pack):
+        with pytest.raises(TypeError, match="(path|source) is NoneType: a path is expected"):
+            function(None)
     with bad(match="was not written by quern pack"):
         qj.load_packed(model)
     qj.pack(model, tmp_path / "packed")

@@ -223,6 +223,8 @@ def ragged_dot(case, **more):
      "state.scale is bfloat16: float32"),
     (lambda c: ragged_dot(c, state=qj.scaling_state(RECIPE, 3), recipe="fp8_block"), ValueError,
      "state: recipe fp8_block has no delayed scaling"),
+    (lambda c: ragged_dot(c, state=3), TypeError, "state: a ScalingState, .* is expected"),
+    (lambda c: qj.rescale(3, RECIPE), TypeError, "state: a ScalingState, .* is expected"),
     (lambda c: qj.wgrad(c.x, c.dy, c.sizes, recipe=RECIPE), NotImplementedError,
      "delayed scaling, whose state ragged_dot"),
     (lambda c: qj.scaling_state("bf16"), ValueError, "recipe bf16 has no delayed scaling"),

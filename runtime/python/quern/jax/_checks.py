@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks of users' arguments while jax traces: each error names the argument and the rule."""
 
+import operator
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from quern._checks import flag, integer, number  # noqa: F401
 from quern.jax._call import WORDS
 
 VALUES = "bfloat16, float16 or float32"
@@ -17,6 +20,8 @@ def array(name, value):
     """An array of jax's, also from numpy's, or an object with __jax_array__; its sizes are
     integers."""
     try:
+        if value is None:
+            raise TypeError
         value = jnp.asarray(value)
     except TypeError as error:
         raise TypeError(f"{name} is {type(value).__name__}: an array is expected") from error
@@ -56,7 +61,7 @@ def shaped(name, value, shape):
 def numbers(name, value, shape=None):
     """Integers as kernels read them: int32, or int64 where jax has that."""
     if not isinstance(value, jax.Array):
-        _fits(name, value)
+        value = _of_host(name, value)
     value = array(name, value)
     if not jnp.issubdtype(value.dtype, jnp.integer):
         raise TypeError(f"{name} is {value.dtype}: integers are expected")
@@ -75,13 +80,25 @@ def counts(name, value):
     return value
 
 
-def _fits(name, value):
-    """Without jax_enable_x64 jax takes the lowest 32 bits of the host's integers."""
-    given = np.asarray(value)
+def _of_host(name, value):
+    """Without jax_enable_x64 jax takes the lowest 32 bits of the host's integers, and bools in
+    lists as integers."""
     limit = jnp.iinfo(jax.dtypes.canonicalize_dtype(jnp.int64))
-    if given.dtype.kind in "iu" and given.size and \
+    is_list = isinstance(value, (list, tuple))
+    if is_list:
+        try:
+            given = np.asarray(value, object)
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"{name} is a list with traced values, or rows of different lengths: "
+                            "an array is expected") from error
+        for n in given.flat:
+            integer(f"a value of {name}", n)
+    else:
+        given = np.asarray(value)
+    if (is_list or given.dtype.kind in "iu") and given.size and \
             not limit.min <= int(given.min()) <= int(given.max()) <= limit.max:
         raise ValueError(f"{name} has integers beyond {limit.dtype}")
+    return given.astype(limit.dtype) if is_list else value
 
 
 def f32(name, value, shape):
@@ -92,10 +109,23 @@ def f32(name, value, shape):
 
 
 def dtype(name, value):
-    value = jnp.dtype(value)
-    if value.name not in WORDS:
-        raise TypeError(f"{name} is {value}: {VALUES} is expected")
-    return value
+    try:
+        found = jnp.dtype(value)
+    except TypeError:
+        found = None
+    if found is None or found.name not in WORDS:
+        raise TypeError(f"{name} is {found or repr(value)}: {VALUES} is expected")
+    return found
+
+
+def dims(value):
+    """Axes of two operands, as tuples of integers."""
+    try:
+        lhs, rhs = (tuple(map(operator.index, axes)) for axes in value)
+    except (TypeError, ValueError):
+        raise TypeError(f"contracting_dims is {value!r}: axes of both operands, such as "
+                        "((1,), (1,)), are expected") from None
+    return lhs, rhs
 
 
 def precision(value):

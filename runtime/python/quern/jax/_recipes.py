@@ -24,7 +24,7 @@ class Scaling(typing.NamedTuple):
         return self[:3] == (1, 1, 1)
 
 
-@functools.lru_cache(maxsize=None)
+@_scaling.of_recipe
 def scaling_of(recipe):
     def like(name):
         return [(o.type, [tuple(getattr(e, f) for f, _ in e._fields_) for e in o.shape])

@@ -77,7 +77,7 @@ def grouped_gemm(lhs, rhs, contracting_dims=((1,), (2,)), bias=None, precision=N
     """
     _checks.precision(precision)
     lhs, rhs = (t if isinstance(t, GroupedTensor) else GroupedTensor(t) for t in (lhs, rhs))
-    contracting_dims = tuple(map(tuple, contracting_dims))
+    contracting_dims = _checks.dims(contracting_dims)
     if isinstance(lhs.data, Quantized) or isinstance(rhs.data, Quantized):
         for name, given in (("bias", bias), ("group_offset", group_offset), ("recipe", recipe)):
             if given is not None:
@@ -206,7 +206,7 @@ def grouped_dense(x, kernel, group_sizes, contracting_dims=((1,), (1,)), bias=No
     Differentiable in x, kernel, bias and adapters.
     """
     x = _checks.values("x", x, None)
-    dims = tuple(map(tuple, contracting_dims))
+    dims = _checks.dims(contracting_dims)
     if dims[0] != (x.ndim - 1,) or dims[1] not in ((1,), (2,)):
         raise ValueError(f"contracting_dims are {dims}: (({x.ndim - 1},), (1,)) or "
                          f"(({x.ndim - 1},), (2,)) is expected")

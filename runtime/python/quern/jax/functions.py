@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """ragged_dot and ragged_dot_general, with the signatures of jax.lax."""
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 
 from quern.jax import _checks, products
 from quern.jax._call import WORDS, vary_alike
@@ -54,13 +56,14 @@ def linear(x, w, sizes, names, *, recipe=None, out_dtype=None, group_offset=None
     """y of x [m, k] and w [g, k, n], or [g, n, k] in the layout nk; `names` are those of the
     caller's arguments."""
     x = _checks.values(names[0], x, 2)
+    lora_scaling = _checks.number("lora_scaling", lora_scaling)
     if isinstance(w, Quantized):
         w, quantized = None, w
     recipe = recipe_for(names[0], x, recipe, quantized)
     scaling = scaling_of(recipe)
     state = check_state(recipe, state, 3)
     check_tokens(names[0], x, recipe, scaling)
-    if w is not None:
+    if w is not None or quantized is None:
         w = _checks.values(names[1], w, 3, scaling.type if scaling.w == 1 else None)
     copies = products.copies_of(layout, scaling)
     like = _like(names[1], w, quantized, recipe)
@@ -76,7 +79,7 @@ def linear(x, w, sizes, names, *, recipe=None, out_dtype=None, group_offset=None
         bias = _checks.f32("bias", bias, (g, n))
     arrays = None if quantized is None else arrays_of(names[1], quantized, copies)
     if lora is not None:
-        pair = check("lora", lora, lora_scaling, names, (g, k, n), recipe, scaling, layout)
+        pair = check("lora", lora, names, (g, k, n), recipe, scaling, layout)
         return adapted(x, w, arrays, pair, lora_scaling, bias, sizes, (g, k, n), recipe=recipe,
                        scaling=scaling, out=out, layout=layout, outside=word)
     x, w, arrays, bias, sizes, state = vary_with(state, x, w, arrays, bias, sizes)
@@ -156,12 +159,14 @@ def sizes_of(name, sizes, groups, offset=None):
     if offset is None:
         return {"lengths": _checks.numbers(name, sizes, (groups,))}
     sizes = _checks.numbers(name, sizes)
-    offset = _checks.numbers("group_offset", offset)
+    given, offset = offset, _checks.numbers("group_offset", offset)
     if offset.size != 1:
         raise ValueError(f"group_offset has the shape {list(offset.shape)}: one number is expected")
     if sizes.ndim != 1 or sizes.shape[0] < groups:
         raise ValueError(f"{name} has the shape {list(sizes.shape)}: at least {groups} sizes are "
                          "expected, those of all groups")
+    if not isinstance(given, jax.Array):
+        _checks.integer("group_offset", np.asarray(given).item(), 0, sizes.shape[0] - groups)
     sizes, offset = vary_alike((sizes, offset.reshape(()).astype(sizes.dtype)))
     ends = jnp.cumsum(sizes, dtype=sizes.dtype)
     starts = jnp.concatenate([jnp.zeros_like(ends[:1]), ends])

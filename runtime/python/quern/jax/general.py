@@ -23,6 +23,10 @@ def ragged_dot_general(lhs, rhs, group_sizes, ragged_dot_dimension_numbers=BASIC
                         ("out_sharding", out_sharding)):
         if value is not None:
             raise NotImplementedError(f"{name} is {value}: None is expected")
+    if not isinstance(ragged_dot_dimension_numbers, lax.RaggedDotDimensionNumbers):
+        raise TypeError(f"ragged_dot_dimension_numbers is "
+                        f"{type(ragged_dot_dimension_numbers).__name__}: "
+                        "jax.lax.RaggedDotDimensionNumbers is expected")
     _checks.precision(precision)
     for name, value in (("lhs", lhs), ("rhs", rhs)):
         if hasattr(value, "qvalue") or hasattr(value, "tiled_axes"):  # qwix's and Tokamax's arrays

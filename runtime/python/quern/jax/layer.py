@@ -47,17 +47,23 @@ def _route(experts, first, total):
     return function
 
 
-def _window(indices, experts, first, total):
+def _window(indices, experts, first, name, total):
     """Checked indices, and the window of the line. Arrays leave it for the indices,
     which then are those of the experts here."""
     indices = _checks.numbers("indices", indices)
     if indices.ndim != 2:
         raise ValueError(f"indices has {indices.ndim} axes: [tokens, topk] is expected")
-    total = first + experts if total is None else total
+    experts = _checks.integer("experts", experts, 1)
+    if not isinstance(first, jax.Array):
+        first = _checks.integer("first", first, 0)
+    if total is None:
+        total = first + experts
+    elif not isinstance(total, jax.Array):
+        total = _checks.integer(name, total, 1)
     if not isinstance(first, jax.Array) and not isinstance(total, jax.Array):
         return indices, Window(experts, first, total)
-    numbers = [_checks.numbers(name, value, ()).astype(indices.dtype)
-               for name, value in (("first", first), ("experts", total))]
+    numbers = [_checks.numbers(key, value, ()).astype(indices.dtype)
+               for key, value in (("first", first), (name, total))]
     indices, first, total = vary_alike((indices, *numbers))
     return local(indices, first, experts, total), Window(experts, 0, experts)
 
@@ -73,7 +79,7 @@ def route(indices, experts, *, first=0, total=None):
     row of each pair. A pair has no row, -1, if its expert is another one, below 0, or `total`
     itself: a dropped pair. A larger index is an error, which the CPU raises.
     """
-    indices, window = _window(indices, experts, first, total)
+    indices, window = _window(indices, experts, first, "total", total)
     sizes, inverse = _route(*window)(indices)
     return checkpoint_name(sizes, RESIDUAL), checkpoint_name(inverse, RESIDUAL)
 
@@ -211,6 +217,10 @@ def _adapted(x, indices, window, probs, w1, w2, prob, residual, more):
     return combine(y, inverse, probs if prob == "y" else None, residual)
 
 
+_MORE = {"recipe", "activation", "b1", "b2", "lora1", "lora2", "lora_scaling", "interleave",
+         "recompute", "layout", "limit", "slope", "shift", "key", "quantized", "state"}
+
+
 def moe(x, indices, probs, w1, w2, *, prob="h", first=0, experts=None, residual=None, **more):
     """A layer's experts, from tokens to tokens: the sum of the MLPs that each token chose.
 
@@ -230,10 +240,13 @@ def moe(x, indices, probs, w1, w2, *, prob="h", first=0, experts=None, residual=
     for name in ("group_sizes", "group_offset", "outside"):
         if name in more:
             raise TypeError(f"{name}: moe sorts the rows itself")
+    for name in more:
+        if name not in _MORE:
+            raise TypeError(f"moe() got an unexpected keyword argument {name!r}")
     x = _checks.values("x", x, None)
     flat = x.reshape(-1, x.shape[-1])
     w1 = w1 if isinstance(w1, Quantized) else _checks.values("w1", w1, 3)
-    indices, window = _window(indices, w1.shape[0], first, experts)
+    indices, window = _window(indices, w1.shape[0], first, "experts", experts)
     if indices.shape[0] != flat.shape[0]:
         raise ValueError(f"x has {flat.shape[0]} rows and indices the shape {list(indices.shape)}: "
                          f"{indices.shape[0]} rows are expected")

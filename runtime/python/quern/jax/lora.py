@@ -2,7 +2,6 @@
 """Grouped layers with low-rank adapters next to weights in 16 bits or packed ones."""
 
 import functools
-import numbers
 import typing
 
 import jax
@@ -35,15 +34,13 @@ class Spec(typing.NamedTuple):
     has_prob: bool
 
 
-def check(name, pair, factor, names, shape, recipe, scaling, layout):
+def check(name, pair, names, shape, recipe, scaling, layout):
     """The two adapters next to weights of a shape (g, k, n); names of x and w in errors."""
     if scaling.x != 1 or not (scaling.w == 1 or scaling.is_packed):
         raise ValueError(f"{name}: recipe {recipe} quantizes {names[0]}, or {names[1]} next to a "
                          f"columnwise tensor; {names[1]} in 16 bits or packed is expected")
     if not isinstance(pair, (list, tuple)) or len(pair) != 2:
         raise TypeError(f"{name}: a pair of arrays (a, b) is expected")
-    if not isinstance(factor, numbers.Real):
-        raise TypeError(f"lora_scaling is {type(factor).__name__}: a number is expected")
     a, b = (_checks.values(f"{name}[{i}]", t, 3, scaling.type) for i, t in enumerate(pair))
     g, k, n = shape
     rank = a.shape[2 if layout == "kn" else 1]
@@ -241,7 +238,7 @@ def adapted_mlp(x, w1, w2, quantized, sizes, pairs, factor, shapes, *, recipe, s
     """grouped_mlp of checked arguments but the adapters next to w1, w2 or both: a product, the
     activation, a product; shapes are (g, k, n) of both. prob multiplies h and b2."""
     pairs = [None if pair is None else
-             check(f"lora{i}", pair, factor, ("x", f"w{i}"), shape, recipe, scaling, layout)
+             check(f"lora{i}", pair, ("x", f"w{i}"), shape, recipe, scaling, layout)
              for i, pair, shape in zip((1, 2), pairs, shapes)]
     copies = products.copies_of(layout, scaling)
     arrays = [None if q is None else arrays_of(name, q, copies)

@@ -284,7 +284,12 @@ def mlp(x, w1, w2, group_sizes, route, *, activation="swiglu", prob=None, b1=Non
     """grouped_mlp, or with a Route instead of group_sizes a layer without adapters, whose prob is
     [tokens, topk]."""
     x = _checks.values("x", x, 2)
-    if isinstance(w1, Quantized) and isinstance(w2, Quantized):
+    lora_scaling = _checks.number("lora_scaling", lora_scaling)
+    interleave = _checks.integer("interleave", interleave, 0)
+    recompute = _checks.flag("recompute", recompute)
+    if isinstance(w1, Quantized) != isinstance(w2, Quantized):
+        raise ValueError("w1, w2: both or none a Quantized are expected")
+    if isinstance(w1, Quantized):
         w1, w2, quantized = None, None, (w1, w2)
     recipe = recipe_for("x", x, recipe, quantized and quantized[0])
     scaling = scaling_of(recipe)
@@ -302,7 +307,8 @@ def mlp(x, w1, w2, group_sizes, route, *, activation="swiglu", prob=None, b1=Non
     if prob is not None:
         values["prob"] = _checks.f32("prob", prob, x.shape[:1] if route is None else
                                      route.index.shape)
-    limits = limits_of(limit, slope, shift) if activation == "clamped_swiglu" else ()
+    limits = limits_of(limit, slope, shift)
+    limits = limits if activation == "clamped_swiglu" else ()
     if lora1 is not None or lora2 is not None:
         if recompute:
             raise ValueError("lora1 or lora2 cannot be combined with recompute")
@@ -349,9 +355,7 @@ def _check_weights(x, w1, w2, quantized, recipe, scaling, activation, layout):
         for name, q in zip(("w1", "w2"), quantized):
             check_quantized(name, q, recipe, "w")
             arrays_of(name, q, products.copies_of(layout, scaling))
-    if (w1 is None) != (w2 is None):
-        raise ValueError("w1, w2: both or none a Quantized are expected")
-    if w1 is not None:
+    if quantized is None or w1 is not None or w2 is not None:
         kind = scaling.type if scaling.w == 1 else None
         w1 = _checks.values("w1", w1, 3, kind)
         w2 = _checks.values("w2", w2, 3, w1.dtype)

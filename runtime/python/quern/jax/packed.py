@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from quern.jax import _checks
 from quern.jax._recipes import counterpart, scaling_of
 from quern.jax.layer import moe
 from quern.jax.mlp import grouped_mlp
@@ -46,7 +47,7 @@ class PackedExperts:
 
     def _begin(self, x, more):
         """x as it is multiplied, and the arguments; adapters of x's type become as x does."""
-        x = jnp.asarray(x)
+        x = _checks.array("x", x)
         if not jnp.issubdtype(x.dtype, jnp.floating) or x.dtype.itemsize < 2:
             raise TypeError(f"x is {x.dtype}: a float type of 16 bits or more is expected")
         recipe = counterpart(self.w1.recipe, x.dtype) or self.w1.recipe

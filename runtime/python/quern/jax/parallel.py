@@ -232,19 +232,15 @@ def _checked(x, indices, probs, w1, w2, axis_name, capacity, token_capacity, pro
             raise TypeError(f"{name}: expert_parallel_moe finds the rows itself")
     x = _checks.values("x", x, None)
     tokens, hidden = x.reshape(-1, x.shape[-1]).shape
+    indices = _checks.numbers("indices", indices)
     if indices.ndim != 2 or len(indices) != tokens:
         raise ValueError(f"x has {tokens} rows and indices the shape {list(indices.shape)}: "
                          f"[{tokens}, topk] is expected")
-    if type(chunks) is not int or chunks < 1:
-        raise ValueError(f"chunks is {chunks!r}: a number from 1 is expected")
+    chunks = _checks.integer("chunks", chunks, 1)
     pairs = max(-(-tokens // chunks), 1) * indices.shape[1]
-    pairs = pairs if capacity is None else capacity
-    if type(pairs) is not int or pairs < 1:
-        raise ValueError(f"capacity is {capacity!r}: None, or a number from 1 is expected")
-    if token_capacity is not None and (type(token_capacity) is not int or
-                                       not 1 <= token_capacity <= pairs):
-        raise ValueError(f"token_capacity is {token_capacity!r}: None, or 1 to capacity = {pairs} "
-                         "is expected")
+    pairs = _checks.integer("capacity", pairs if capacity is None else capacity, 1)
+    if token_capacity is not None:
+        token_capacity = _checks.integer("token_capacity", token_capacity, 1, pairs)
     devices = lax.axis_size(axis_name)
     if token_capacity is not None and (prob != "h" or devices > _TOPK):
         raise ValueError(f"token_capacity: prob is {prob!r} on {devices} devices: 'h' on at most "

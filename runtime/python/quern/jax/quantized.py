@@ -68,7 +68,10 @@ def seeds(key, recipe, scaling, tensors=3):
     if key is None:
         raise ValueError(f"key: recipe {recipe} rounds at random, so that a key of jax.random is "
                          "expected")
-    return jax.random.bits(key, (tensors * 4,), jnp.uint32) >> 2
+    try:
+        return jax.random.bits(key, (tensors * 4,), jnp.uint32) >> 2
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"key is {type(key).__name__}: a key of jax.random is expected") from error
 
 
 class _Cast(typing.NamedTuple):

@@ -39,7 +39,7 @@ def rescale(state, recipe, *, of=None):
     """The state of the next step: each scale follows from its history, which then goes on by a
     slot. Once for each step, before its first call. of: "x", "w" or "dy", of the state of one
     tensor."""
-    state = ScalingState(*state)
+    state = _pair(state)
     slots = scaling_of(recipe).slots
     if not slots:
         raise ValueError(f"recipe {recipe} has no delayed scaling, and no state")
@@ -61,6 +61,12 @@ def _rescale(recipe, of, state):
     return ScalingState(made["scale"], made["history"])
 
 
+def _pair(state):
+    if not isinstance(state, (list, tuple)) or len(state) != 2:
+        raise TypeError("state: a ScalingState, (scale, history), is expected")
+    return ScalingState(*state)
+
+
 def check_state(recipe, state, tensors):
     """The state that a recipe needs for so many tensors; None: it needs none."""
     slots = scaling_of(recipe).slots
@@ -72,6 +78,7 @@ def check_state(recipe, state, tensors):
         of = "" if tensors is None else f", {tensors}"
         raise ValueError(f"state: recipe {recipe} has delayed scaling: quern.jax.scaling_state("
                          f"{recipe!r}{of}), or the state of a step before, is expected")
+    state = _pair(state)
     shape = () if tensors is None else (tensors,)
     scale = _checks.shaped("state.scale", state[0], (*shape, 2))
     history = _checks.shaped("state.history", state[1], (*shape, slots))
