@@ -20,7 +20,7 @@
 //$ once("dequantize/" .. (o.integer and "integers" or floats) .. ".c")
 //$ once("dequantize/factor_" .. o.scale.type .. ".c")
 //$ if o.scale.zeros then once("dequantize/zero_" .. o.type .. ".c") end
-//$ if swapped and o.scale.type == "e8m0" then
+//$ if swapped and o.scale.type == "e8m0" and not o.integer then
 //$ once("dequantize/twice_e8m0" .. (apart and o.bits == 4 and "_apart" or "") .. ".c")
 //$ elseif dequantize ~= "none" and lowered > 0 and o.bits == 4 then
 //$ once "dequantize/twice_e4m3_apart.c"

@@ -9,8 +9,10 @@
 //$ local kind = b.type .. (apart and "_apart" or "") .. (b.scale.type == "f32" and "_wide" or "")
 //$ local in_word = 4 // b.scale.bytes -- scales
 //$ local near = apart and "e8m0_apart" or "e8m0"
+//$ -- The products of floats and powers of two need no rounding.
+//$ local powers = b.scale.type == "e8m0" and not b.integer
 //$ -- of codes of 8 bits four scales at once are a test more than each time one
-//$ local early = b.scale.type == "e8m0" and apart
+//$ local early = powers and apart
 /*
 ** sum = (a * b) turned, over all of k, at least one step: the rows of B are the tensor cores' rows,
 ** those of A their columns. A is dequantized in the ring; these warps dequantize B themselves,
@@ -205,7 +207,7 @@ FN void dequantize_raw(struct fragment *f, const struct raw *raw, const struct r
 //$ end
     (void)rows, (void)half;
 //$ end
-//$ if b.scale.type == "e8m0" then
+//$ if powers then
 //$ if early then
     if (!raw->beyond) {
 //$ else

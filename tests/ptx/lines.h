@@ -216,6 +216,8 @@
     X("9.0 10.0",                                                              \
       "fprop mix_16_i4 g=3 m=9 n=72 k=192 --specs tests/gpu/specs")            \
     X("9.0", "dgrad mix_16_i4 g=3 m=9 n=64 k=24 --specs tests/gpu/specs")      \
+    X("9.0",                                                                   \
+      "fprop mix_16_u4_powers g=2 m=20 n=72 k=192 --specs tests/gpu/specs")    \
     X("9.0 8.0", "dequantize mxfp4 of=x" ROWS "k=256")                         \
     X("9.0 8.0", "dequantize w4a16_int4_zeros of=w g=3 m=5 k=72")              \
     X("9.0 8.0", "dequantize fp8_block of=w g=3 m=257 k=200")                  \

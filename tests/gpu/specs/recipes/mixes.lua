@@ -126,6 +126,16 @@ recipe "mix_16_i4" {
   d       = { bf16, f32 },
 }
 
+-- Integers under powers of two, which need a product that is rounded, as floats do not.
+
+recipe "mix_16_u4_powers" {
+  element = { x = bf16, w = u4, dy = bf16 },
+  scale   = { x = "none", dy = "none",
+              w = blocked { type = e8m0, per = { k = 32 }, zero = 8, copies = "rowwise",
+                            rule = function (amax) return e8m0_up(amax * (1 / 7)) end } },
+  d       = { bf16, f32 },
+}
+
 -- Zero points next to scales.
 
 recipe "mix_16_zeros" {
