@@ -105,6 +105,13 @@ static const char *kind_at(lua_State *L, int index)
     return qg_object_kind(L, index);
 }
 
+/* The same; a number as it is. */
+static const char *given_at(lua_State *L, int index)
+{
+    return lua_type(L, index) == LUA_TNUMBER ? lua_tostring(L, index)
+                                             : kind_at(L, index);
+}
+
 /* How to convert the given kind to the required one. */
 static const char *hint(lua_State *L, int index, enum qg_kind wanted)
 {
@@ -150,9 +157,7 @@ const struct qg_node *qg_trace_operand(lua_State *L, int index,
             return qg_trace_constant(L, kind, number);
     }
     qg_diag_raise(L, QG_E_RULE_KIND, what, qg_trace_kinds[kind],
-                  lua_type(L, index) == LUA_TNUMBER ? lua_tostring(L, index)
-                                                    : kind_at(L, index),
-                  hint(L, index, kind));
+                  given_at(L, index), hint(L, index, kind));
     return NULL;
 }
 
@@ -251,7 +256,7 @@ static int shift(lua_State *L, enum qg_op op, const char *what)
         lua_tointeger(L, 2) > 31)
         return qg_diag_raise(L, QG_E_RULE_KIND, what,
                              "a whole number from 0 to 31 on its right",
-                             kind_at(L, 2), "");
+                             given_at(L, 2), "");
     return pair(L, op, QG_BITS, what);
 }
 
