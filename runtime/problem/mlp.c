@@ -241,17 +241,12 @@ void qn_mlp_tokens(const struct qn_mlp *mlp, struct qn_quantization *q)
     q->m = qn_mlp_token_count(mlp);
 }
 
-/* Gradients of packed weights are those of their values, next to which nothing
-   has scales. */
-static const struct qn_recipe *multiplying(const struct quern_context *ctx,
-                                           const struct qn_recipe *recipe,
-                                           int product)
+const struct qn_recipe *qn_mlp_gradients(const struct quern_context *ctx,
+                                         const struct qn_recipe *recipe)
 {
     const struct qn_recipe *plain = qn_dequantize_plain_of(ctx, recipe->x);
 
-    return products[product].op == QUERN_WGRAD && qn_mlp_packed(recipe) && plain
-               ? plain
-               : recipe;
+    return qn_mlp_packed(recipe) && plain ? plain : recipe;
 }
 
 const struct qn_recipe *qn_mlp_product(const struct quern_context *ctx,
@@ -259,7 +254,8 @@ const struct qn_recipe *qn_mlp_product(const struct quern_context *ctx,
                                        const struct qn_recipe *recipe,
                                        int product, struct qn_problem *p)
 {
-    recipe = multiplying(ctx, recipe, product);
+    if (products[product].op == QUERN_WGRAD)
+        recipe = qn_mlp_gradients(ctx, recipe);
     memset(p, 0, sizeof *p);
     strcpy(p->recipe, recipe->name);
     p->op = products[product].op;
@@ -427,10 +423,14 @@ static int check_stored(const struct quern_context *ctx,
         struct qn_problem p;
         const struct qn_recipe *of =
             qn_mlp_product(ctx, mlp, recipe, stored[i].product, &p);
-        char writer[64];
+        char writer[160];
 
-        snprintf(writer, sizeof writer, "%srecipe %s",
-                 of == recipe ? "" : "wgrad of ", recipe->name);
+        if (of == recipe)
+            snprintf(writer, sizeof writer, "recipe %s", recipe->name);
+        else
+            snprintf(writer, sizeof writer,
+                     "recipe %s takes its dw from wgrad %s, which",
+                     recipe->name, of->name);
         code = qn_problem_writes(&p, of, stored[i].key, writer);
     }
     return code;

@@ -120,6 +120,11 @@ static inline int64_t qn_mlp_token_count(const struct qn_mlp *mlp)
 void qn_mlp_tokens(const struct qn_mlp *mlp,
                    struct qn_quantization *quantization);
 
+/* The recipe of dw1 and dw2. Gradients of packed weights are those of their
+   values, next to which nothing has scales. */
+const struct qn_recipe *qn_mlp_gradients(const struct quern_context *ctx,
+                                         const struct qn_recipe *recipe);
+
 /* A product, and which tensors it multiplies. Returns its recipe. */
 const struct qn_recipe *qn_mlp_product(const struct quern_context *ctx,
                                        const struct qn_mlp *mlp,

@@ -23,6 +23,17 @@ static int usual_type(const struct qn_recipe *recipe)
     return QUERN_BF16;
 }
 
+/* The recipe's first, unless dw1 and dw2 are products of another recipe, which
+   writes no such type. */
+static int usual_dw_type(const struct quern_context *ctx,
+                         const struct qn_recipe *recipe)
+{
+    const struct qn_recipe *of = qn_mlp_gradients(ctx, recipe);
+
+    return of->d_types >> recipe->default_d & 1 ? recipe->default_d
+                                                : of->default_d;
+}
+
 int qn_mlp_begin(struct quern_context *ctx, const char **text, const char *kind,
                  struct qn_mlp *mlp)
 {
@@ -44,7 +55,7 @@ int qn_mlp_begin(struct quern_context *ctx, const char **text, const char *kind,
         return code;
     mlp->activation = QUERN_SWIGLU;
     mlp->type = usual_type(recipe);
-    mlp->dw_type = recipe->default_d;
+    mlp->dw_type = usual_dw_type(ctx, recipe);
     return QUERN_OK;
 }
 

@@ -450,7 +450,8 @@ static const struct {
     {"mlp bf16 g=1 m=1 hidden=8 ffn=8 dw=f16",
      "dw=f16: recipe bf16 writes bf16, f32"},
     {"mlp w4a16_mxfp4 g=1 m=1 hidden=32 ffn=32 dw=f16",
-     "dw=f16: wgrad of recipe w4a16_mxfp4 writes bf16, f32"},
+     "dw=f16: recipe w4a16_mxfp4 takes its dw from wgrad bf16, which writes "
+     "bf16, f32"},
     {"mlp w4a8_mxfp4 g=1 m=1 hidden=32 ffn=32 grad=0 in=f16",
      "in=f16: recipe w4a8_mxfp4 writes bf16, f32"},
     {"mlp mxfp8 g=1 m=1 hidden=8 ffn=8 activation=swigloo",

@@ -85,7 +85,7 @@ recipe "test_rows6" {
   d       = { bf16 },
 }
 
--- Packed weights next to f16.
+-- Packed weights next to f16, whose first type of D is none of dw, which wgrad fp16 makes.
 
 local function half (amax)
   local b = to_f16(min(amax * (1 / 7), f16.max))
@@ -96,7 +96,7 @@ recipe "test_i4_f16" {
   element = { x = f16, w = i4, dy = f16 },
   scale   = { x = "none", dy = "none",
               w = blocked { type = f16, per = { k = 32 }, copies = "rowwise", rule = half } },
-  d       = { f16, f32 },
+  d       = { bf16, f16, f32 },
 }
 
 -- A power of two for each group, and for blocks of integers.
