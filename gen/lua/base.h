@@ -155,6 +155,7 @@ struct qg_type {
 void qg_types_build(struct qg *);
 int qg_types_check(lua_State *, int index); /* enum quern_type; 0: no type */
 void qg_types_push(lua_State *, int id);
+void qg_types_push_to(lua_State *, int id, double max);
 const struct qg_type *qg_types_of(int id);
 
 /* nearest.c: "did you mean ...?" */

@@ -34,6 +34,16 @@ void qg_types_push(lua_State *L, int id)
     qg_object_push(L, qg_types_of(id), TYPE);
 }
 
+/* The same type with another largest number, as a rule is given it. */
+void qg_types_push_to(lua_State *L, int id, double max)
+{
+    struct qg_type *type = qg_mem_new(qg_sandbox_owner(L), sizeof *type);
+
+    *type = *qg_types_of(id);
+    type->max = max;
+    qg_object_push(L, type, TYPE);
+}
+
 /* e4m3.max: floats, since they stand in formulas; the rest are integers. */
 static int on_index(lua_State *L)
 {

@@ -9,6 +9,7 @@
 #include "lua/base.h"
 #include "rule/rule.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -84,13 +85,25 @@ static void push_value(lua_State *L, enum qg_op op)
         L, qg_trace_node(L, op, QG_FLOAT, (const struct qg_node *[3]){NULL}));
 }
 
+/* Push the type of values. Its codes next to one that stands for 0 reach as far
+   as magnitudes of either sign do. */
+static void push_element(lua_State *L, const struct qg_scale *scale)
+{
+    const double max = qg_types_of(scale->element)->max, zero = scale->zero;
+
+    if (zero > 0)
+        qg_types_push_to(L, scale->element, fmin(zero, max - zero));
+    else
+        qg_types_push(L, scale->element);
+}
+
 /* Push the second argument: element, input, and the other fields. */
 static void push_facts(const struct call *c)
 {
     lua_State *L = c->q->L;
 
     lua_createtable(L, 0, 4);
-    qg_types_push(L, c->scale->element);
+    push_element(L, c->scale);
     lua_setfield(L, -2, "element");
     qg_types_push(L, input_type(c->input));
     lua_setfield(L, -2, "input");

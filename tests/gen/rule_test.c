@@ -318,6 +318,41 @@ TEST(rule_decides_by_constants)
     free(expected);
 }
 
+/* A rule sees the largest magnitude of both signs: codes have none. */
+TEST(rule_sees_both_signs)
+{
+    static const struct {
+        const char *element, *zero, *max;
+    } rows[] = {{"u4", "8", "7"},         {"u4", "3", "3"},
+                {"u4", "12", "3"},        {"u8", "128", "127"},
+                {"u4", "'stored'", "15"}, {"u8", "'stored'", "255"},
+                {"i4", "nil", "7"},       {"e2m1", "nil", "6"}};
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct files files = {.count = 0};
+        char spec[1024];
+        struct qg *q;
+
+        files_read(&files, "tests/gen/golden/scales/specs", "specs");
+        snprintf(spec, sizeof spec,
+                 "recipe \"x\" {\n"
+                 "  element = { x = bf16, w = %s, dy = bf16 }, d = bf16,\n"
+                 "  scale = { x = \"none\", dy = \"none\", w = blocked {\n"
+                 "    type = bf16, per = { k = 64 }, zero = %s,\n"
+                 "    copies = \"rowwise\", rule = function (amax, of)\n"
+                 "      assert(of.element == %s and of.element.max == %s)\n"
+                 "      local b = to_bf16(amax * (1 / of.element.max))\n"
+                 "      return b, min(1 / from_bf16(b), f32.max)\n"
+                 "    end } },\n}\n",
+                 rows[i].element, rows[i].zero, rows[i].element, rows[i].max);
+        files_put(&files, "specs/recipes/x.lua", spec, strlen(spec));
+        q = open_files(&files);
+        assert_string_equal(qg_diagnostics(q), "");
+        qg_close(q);
+        files_free(&files);
+    }
+}
+
 /* --------------------------------------- conditions that look at constants */
 
 static unsigned int draw(unsigned int below)
