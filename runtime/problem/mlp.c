@@ -181,7 +181,7 @@ int qn_mlp_later(const struct qn_mlp *mlp, const struct qn_recipe *recipe)
            !s->history && !s->stochastic;
 }
 
-/* May dy's columnwise tensor be made apart from its rowwise one? */
+/* Does a launch of its own make dy's columnwise tensor? */
 static int is_dy_later(const struct qn_mlp *mlp, const struct qn_recipe *recipe)
 {
     const struct qn_scaling *s = &recipe->scaling[QN_DY];
