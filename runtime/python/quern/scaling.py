@@ -44,7 +44,7 @@ def describe(op, recipe, k=256):
 
 
 def of_recipe(find):
-    """Keep what a function finds for each recipe."""
+    """Keep the results of a function of a recipe."""
     kept = functools.lru_cache(maxsize=None)(find)
 
     @functools.wraps(find)

@@ -20,9 +20,9 @@ class _Refused(torch.autograd.Function):
 
 
 def once_differentiable(backward):
-    """A backward pass whose results refuse a second one. torch's decorator of this name keeps them
-    apart from the tensors that they depend on, so that torch.autograd.grad by those finds a part
-    of the derivative, and no error."""
+    """A backward pass whose results refuse a second one. torch's decorator of this name
+    detaches them from the tensors that they depend on, so that torch.autograd.grad by those finds
+    a part of the derivative, and no error."""
     @functools.wraps(backward)
     def run(ctx, *dy):
         with torch.no_grad():
