@@ -55,6 +55,7 @@ void qt_ends_find(const struct qt_case *c, const struct qt_data *data, int role,
                            .lines = s->rows,
                            .pitch = (length * stored / 8 + 15) / 16 * 16,
                            .bytes = (size_t)(s->k * stored / 8),
+                           .none = bits == 4 ? s->zero * 0x11 : s->zero,
                            .exact = across};
     b->column = across ? BLOCK * (int64_t)s->k : b->row;
     b->columns = across ? s->k : b->lines;
@@ -67,7 +68,7 @@ void qt_ends_clear(const struct qt_block *b, unsigned char *kept)
 {
     for (int64_t i = 0; i < b->lines; i++) {
         memcpy(kept + (size_t)i * b->bytes, b->codes + i * b->pitch, b->bytes);
-        memset(b->codes + i * b->pitch, 0, b->bytes);
+        memset(b->codes + i * b->pitch, b->none, b->bytes);
     }
 }
 

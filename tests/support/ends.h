@@ -30,6 +30,7 @@ struct qt_block {
     int64_t column, columns; /* of D, for a block of B */
     size_t bytes;            /* of codes in a line */
     unsigned char *codes, *scale;
+    int none;  /* a byte of codes that stand for 0 */
     int exact; /* sums are scaled, not values, or the block has one value for an
                   element of D: the largest scale of one that is small enough
                   gives a number */
@@ -44,7 +45,7 @@ const struct qn_scaling *qt_ends_scaling(const struct qt_case *, int role);
 void qt_ends_find(const struct qt_case *, const struct qt_data *data, int role,
                   struct qt_block *);
 
-/* Set all codes of the block to zero; `kept` has lines * bytes for the old
+/* Let all codes of the block stand for 0; `kept` has lines * bytes for the old
    ones. Put them back. */
 void qt_ends_clear(const struct qt_block *, unsigned char *kept);
 void qt_ends_restore(const struct qt_block *, const unsigned char *kept);
