@@ -94,12 +94,13 @@ def test_interleave(interleave):
 
 @pytest.mark.parametrize("interleave", [3, 24])
 def test_any_run_that_divides_ffn(interleave):
+    """Next to an activation in the product's launch, which reads its sums before they are rounded."""
     case, given = operands()
     w1, w2 = torch.randn(4, 96, HIDDEN).to(BF16), torch.randn(4, HIDDEN, 48).to(BF16)
     halves = w1.unflatten(1, (-1, 2, interleave)).transpose(1, 2).flatten(1, 3)
     found, expected = (qt.grouped_mlp(case.x, w, w2, **case.sizes(), interleave=run)
                        for w, run in ((w1, interleave), (halves, 0)))
-    assert torch.equal(found[:case.tokens], expected[:case.tokens])
+    assert_near(found[:case.tokens], expected[:case.tokens].double(), 2**-6)
     with pytest.raises(RuntimeError, match="interleave=7 does not divide ffn=48"):
         qt.grouped_mlp(case.x, w1, w2, **case.sizes(), interleave=7)
 

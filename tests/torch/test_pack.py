@@ -277,13 +277,15 @@ def test_packed_files_are_checked(tmp_path):
         qt.load_packed(tmp_path / "model" / "model-00001-of-00001.safetensors")
     assert not (tmp_path / "again").exists()
     layer = next(iter(qt.load_packed(tmp_path / "packed").values()))
-    indices = torch.zeros(3, 1, dtype=torch.int32)
+    x, indices = (torch.zeros(3, n, dtype=kind, device="cpu") for n, kind in (
+        (layer.hidden, torch.float32), (1, torch.int32)))
     for kind in (torch.int32, torch.complex64, torch.float8_e4m3fn):
         with pytest.raises(TypeError, match=f"x is {kind}: a float type of 16 bits or more"):
-            layer(torch.ones(3, layer.hidden).to(kind), indices)
-    sums = {f"main_grad{i}": torch.zeros(w.shape) for i, w in ((1, layer.w1), (2, layer.w2))}
+            layer(x.to(kind), indices)
+    sums = {f"main_grad{i}": torch.zeros(w.shape, device="cpu")
+            for i, w in ((1, layer.w1), (2, layer.w2))}
     with pytest.raises(ValueError, match="main_grad1: the recipe has no gradient of the weights"):
-        layer(torch.ones(3, layer.hidden), indices, **sums)
+        layer(x, indices, **sums)
     layer.w1_sf.zero_()
     assert not layer.w1_sf.any() and (tmp_path / "packed").read_bytes() == whole
 
