@@ -2,6 +2,7 @@
 """A mixture-of-experts layer from unpermuted tokens, and its parts: docs/layers.md."""
 
 import functools
+import inspect
 
 import jax
 import jax.numpy as jnp
@@ -217,8 +218,8 @@ def _adapted(x, indices, window, probs, w1, w2, prob, residual, more):
     return combine(y, inverse, probs if prob == "y" else None, residual)
 
 
-_MORE = {"recipe", "activation", "b1", "b2", "lora1", "lora2", "lora_scaling", "interleave",
-         "recompute", "layout", "limit", "slope", "shift", "key", "quantized", "state"}
+# Names that moe may pass on, if it neither has nor refuses them.
+_KNOWN = frozenset(inspect.signature(grouped_mlp).parameters)
 
 
 def moe(x, indices, probs, w1, w2, *, prob="h", first=0, experts=None, residual=None, **more):
@@ -241,7 +242,7 @@ def moe(x, indices, probs, w1, w2, *, prob="h", first=0, experts=None, residual=
         if name in more:
             raise TypeError(f"{name}: moe sorts the rows itself")
     for name in more:
-        if name not in _MORE:
+        if name not in _KNOWN:
             raise TypeError(f"moe() got an unexpected keyword argument {name!r}")
     x = _checks.values("x", x, None)
     flat = x.reshape(-1, x.shape[-1])

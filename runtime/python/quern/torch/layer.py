@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A mixture-of-experts layer from unpermuted tokens, and its parts: docs/layers.md."""
 
+import inspect
+
 import torch
 
 from quern.torch import _checks
@@ -142,8 +144,8 @@ def move_each(values, inverse):
     return permute(values.float().reshape(-1, 1), inverse.reshape(-1, 1)).reshape(-1)
 
 
-_MORE = {"recipe", "activation", "b1", "b2", "lora1", "lora2", "lora_scaling", "interleave",
-         "recompute", "limit", "slope", "shift", "main_grad1", "main_grad2", "queue", "layer"}
+# Names that moe may pass on, if it neither has nor refuses them.
+_KNOWN = frozenset(inspect.signature(grouped_mlp).parameters)
 
 
 def moe(x, indices, probs, w1, w2, *, prob="h", first=0, experts=None, residual=None, **more):
@@ -165,7 +167,7 @@ def moe(x, indices, probs, w1, w2, *, prob="h", first=0, experts=None, residual=
         if name in more:
             raise TypeError(f"{name}: moe sorts the rows itself")
     for name in more:
-        if name not in _MORE:
+        if name not in _KNOWN:
             raise TypeError(f"moe() got an unexpected keyword argument {name!r}")
     first, experts = _window(first, "experts", experts)
     _checks.factor(more.get("lora_scaling", 1.0))
