@@ -116,9 +116,9 @@ def with_gradients(function, given, dy):
     return run(given, dy)
 
 
-def compare(found, expected, tolerance=2**-6):
-    """y and all gradients, of which the last are further off."""
-    near(found[0], expected[0], tolerance * 2 / 3)
+def compare(found, expected, tolerance=2**-6, part=1 / 2):
+    """y, within this part of the tolerance, and all gradients."""
+    near(found[0], expected[0], tolerance * part)
     assert jax.tree.structure(found[1]) == jax.tree.structure(expected[1])
     for name, gradient in found[1].items():
         for a, b in zip(jax.tree.leaves(gradient), jax.tree.leaves(expected[1][name])):
@@ -126,12 +126,12 @@ def compare(found, expected, tolerance=2**-6):
             near(a, b, tolerance)
 
 
-def compare_mlp(experts, lengths, given, dy, scale=0.5):
+def compare_mlp(experts, lengths, given, dy, scale=0.5, part=1 / 2):
     sizes, tokens = jnp.array(lengths, jnp.int32), sum(lengths)
     found = with_gradients(functools.partial(experts.mlp, sizes, scale), given, dy)
     clean = {name: jnp.nan_to_num(a) if name in ("x", "prob") else a for name, a in given.items()}
     compare(found, with_gradients(functools.partial(experts.expect, lengths, scale), clean,
-                                  jnp.nan_to_num(dy)))
+                                  jnp.nan_to_num(dy)), part=part)
     for outside in (found[0], found[1]["x"], found[1].get("prob", jnp.zeros(0))):
         assert not np.asarray(outside[tokens:], np.float32).any()
 
@@ -154,7 +154,7 @@ def test_sizes(rows, lengths, ffn):
     """With 12 and 33 the activation's rows are no multiples of 16 bytes."""
     experts = Experts(groups=len(lengths), hidden=40, ffn=ffn, rank=5)
     x, prob, dy = tokens_of(experts, lengths, rows)
-    compare_mlp(experts, lengths, experts.arguments(x=x, prob=prob), dy, 1)
+    compare_mlp(experts, lengths, experts.arguments(x=x, prob=prob), dy, 1, 2 / 3)
 
 
 @pytest.mark.parametrize("left_out", [
