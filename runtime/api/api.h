@@ -66,7 +66,7 @@ extern const int qn_api_slot_count;
 /* An operand's array in a kind of line; NULL for sizes that it reads. */
 const struct qn_slot *qn_api_slot(int arg, int kind);
 
-/* In runs of a kind of line. */
+/* The place of an operand in runs of a kind of line. */
 struct qn_place qn_api_place(const struct quern_operand *o,
                              const struct qn_slot *slot, int kind);
 

@@ -91,11 +91,12 @@ def results(x, n, dtype, out, dgrad_out, outside):
 
 
 def _shares(a, b):
-    """Whether a byte is between the first and the last one of both."""
-    first = [(address(t), address(t) + t.itemsize * sum(
-        (n - 1) * step for n, step in zip(t.shape, t.stride()))) for t in (a, b)]
-    return a.numel() > 0 and b.numel() > 0 and first[0][0] > 0 and first[1][0] > 0 and \
-        first[0][0] <= first[1][1] and first[1][0] <= first[0][1]
+    """Whether the ranges from the first to the last element of both meet; a tensor without elements
+    or an address has none."""
+    firsts = address(a), address(b)
+    lasts = [first + t.itemsize * sum((n - 1) * step for n, step in zip(t.shape, t.stride()))
+             for first, t in zip(firsts, (a, b))]
+    return all(firsts) and a.numel() > 0 and b.numel() > 0 and max(firsts) <= min(lasts)
 
 
 def written(out):

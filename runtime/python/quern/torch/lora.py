@@ -160,7 +160,8 @@ class _Activate(torch.autograd.Function):
         if prob is not None and outside is not None:
             end = lengths.sum() if ends is None else ends[-1]
             dprob = dprob.masked_fill(torch.arange(len(dprob), device=dh.device) >= end, 0)
-        return (_rows_of(dpre, pre, pre.shape[1]), dprob if ctx.needs_input_grad[1] else None) + (None,) * 6
+        dpre = _rows_of(dpre, pre, pre.shape[1])
+        return (dpre, dprob if ctx.needs_input_grad[1] else None) + (None,) * 6
 
 
 def _cast_line(of, pre, prob, words):
