@@ -20,6 +20,7 @@ CELLS = {
     "nvfp4": {"fprop": 2, "dgrad": 2, "wgrad": 1, "accumulate": 1},
 }
 ROUNDS_OF_DRAWS = 12
+SPLITS = ("even", "mild", "skew", "empty")
 HIDDEN = (1024, 1536, 2048, 2880, 3072, 4096, 5120, 6144, 7168, 8192)
 FFN = (512, 768, 1024, 1408, 1536, 2048, 2816, 4096, 5760, 8192, 10752, 14336, 28672)
 GROUPS = (2, 4, 8, 16, 32, 64, 128, 256)
@@ -110,3 +111,13 @@ def problems(seed, only):
                 drawn = list(draw_cell(recipe, op, weight * ROUNDS_OF_DRAWS, seed))
                 cells += [((i + 0.5) / weight, recipe, op, p) for i, p in enumerate(drawn)]
     return [cell[3] for cell in sorted(cells, key=lambda cell: cell[:3])]
+
+
+def every_split(problem):
+    """The problem with each of SPLITS, drawn from its line."""
+    words = dict(word.split("=") for word in problem["problem"].split() if "=" in word)
+    tokens = words["k" if problem["problem"].startswith("wgrad") else "m"]
+    for kind in SPLITS:
+        rng = random.Random(f"{problem['problem']} {kind}")
+        yield {**problem, "split": kind,
+               "rows": draw_rows(rng, int(words["g"]), int(tokens), kind)}

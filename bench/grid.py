@@ -3,7 +3,7 @@
 """Every kernel of the grid on many problems: the data that the cost model is fitted to.
 
     python3 bench/grid.py --json FILE [--seed N] [--only RECIPE/OP,...] [--budget SECONDS]
-                          [--list] [--commit HASH]
+                          [--every-split] [--list] [--commit HASH]
 
 The problems are drawn from the seed only, so that every GPU measures the same ones as far as the
 budget lasts: layers of bench/shapes.json and bench/layers.json, and others with 2 to 256 experts,
@@ -316,10 +316,13 @@ def parser_of():
     parser.add_argument("--replay", type=float, default=0.004, help="seconds of one graph replay")
     parser.add_argument("--pools", type=float, default=1, help="of the pools' 43 GB")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--every-split", action="store_true",
+                        help="each problem with all splits, in place of one")
     parser.add_argument("--list", action="store_true", help="print the problems and end")
     parser.add_argument("--library", default=peers.LIBRARY)
     parser.add_argument("--commit", default=os.environ.get("QUERN_COMMIT", ""))
     parser.add_argument("--json", help="write the results here")
+    parser.set_defaults(tune=False)  # winners would stand for the model
     return parser
 
 
@@ -327,6 +330,8 @@ def main(argv=None):
     options = parser_of().parse_args(argv)
     begin = time.monotonic()
     chosen = drawn.problems(options.seed, [word for word in options.only.split(",") if word])
+    if options.every_split:
+        chosen = [each for problem in chosen for each in drawn.every_split(problem)]
     if options.list:
         for problem in chosen:
             print("held" if problem["held"] else "fit ", problem["problem"], problem["split"])

@@ -9,6 +9,10 @@ itself, `quern why --gpu` for the GPU that the file names. Regret is the choice'
 the best time of the problem's candidates; a table has its geometric mean and the largest one for
 each GPU, recipe and op, of the problems that constants may be fitted to and of those held out, to
 which all of another seed belong. A choice that was not measured, since it was slow at once, counts with the first time of it.
+
+For problems that were measured with several splits (bench/grid.py --every-split) it also prints the
+least that any choice could reach: a choice is made before sizes are known, so that one kernel has
+all splits of a problem.
 """
 
 import argparse
@@ -50,10 +54,15 @@ def choice_of(program, gpu, row):
     return told["runs"][-1]
 
 
+def measured(row, name):
+    """The candidate's name in the row, or None. Kernels that differ only by scaling needlessly count
+    as one."""
+    return next((one for one in (name, name.replace("_scale_", "_")) if one in row["ms"]), None)
+
+
 def regret_of(row, name):
-    """1.0 if no candidate was faster. Kernels that differ only by scaling needlessly count as one."""
-    name = name if name in row["ms"] else name.replace("_scale_", "_")
-    return row["ms"][name] / min(row["ms"].values())
+    """1.0 if no candidate was faster."""
+    return row["ms"][measured(row, name)] / min(row["ms"].values())
 
 
 def judge(path, program, plain):
@@ -61,10 +70,13 @@ def judge(path, program, plain):
     gpu = gpu_of(machine)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         names = pool.map(lambda row: choice_of(program, None if plain else gpu, row), rows)
-    for row, name in zip(rows, names):
+    known = [(row, name) for row, name in zip(rows, names) if measured(row, name)]
+    for row, name in known:
         row.update(gpu=gpu, choice=name, regret=regret_of(row, name),
                    held=row["held"] or machine["seed"] != FITTED)
-    return rows
+    if len(known) < len(rows):
+        print(f"{path}: {len(rows) - len(known)} rows are left out, as their choice is no candidate")
+    return [row for row, _ in known]
 
 
 def figures(rows):
@@ -83,6 +95,29 @@ def tables(rows):
     for (gpu, cell), mine in sorted(cells.items(), key=lambda item: (item[0][0], item[0][1])):
         yield (gpu, cell, figures([row for row in mine if not row["held"]]),
                figures([row for row in mine if row["held"]]))
+
+
+def floors(rows):
+    """(GPU, problem, regret, kernel): the kernel that loses least in its worst split."""
+    problems = {}
+    for row in rows:
+        problems.setdefault((row["gpu"], row["problem"]), []).append(row)
+    for (gpu, problem), mine in problems.items():
+        known = set.intersection(*(set(row["ms"]) for row in mine))
+        if len(mine) > 1 and known:
+            worst = {name: max(regret_of(row, name) for row in mine) for name in known}
+            least = min(sorted(known), key=worst.get)
+            yield gpu, problem, worst[least], least
+
+
+def show_floors(rows, worst):
+    found = sorted(floors(rows), key=lambda floor: -floor[2])
+    for gpu in sorted({floor[0] for floor in found}):
+        least = [floor[2] for floor in found if floor[0] == gpu]
+        print(f"{gpu} {len(least)} problems with several splits: no choice is within 10 % of the "
+              f"best kernel of each for {sum(one > 1.1 for one in least)}, at worst {least[0]:.3f}")
+    for gpu, problem, regret, name in found[:worst]:
+        print(f"{regret:.3f} {gpu} {problem}: at best, {name}")
 
 
 def show(rows, worst):
@@ -108,6 +143,7 @@ def main(argv=None):
     options = parser.parse_args(argv)
     rows = [row for path in options.files for row in judge(path, options.program, options.plain)]
     show(rows, options.worst)
+    show_floors(rows, options.worst)
     if options.json:
         with open(options.json, "w") as file:
             json.dump([{"gpu": gpu, "cell": cell, "fit": fit, "held_out": held}
