@@ -11,7 +11,7 @@ All take the same tokens, weights, experts and probabilities; each finds its rou
 clock. quern's quantized weights are made before it, as once for many microbatches; the cast of both
 weights is timed after it. torch sorts the pairs, gathers rows, multiplies by torch._grouped_mm and
 sums by a compiled kernel, its backward through autograd. --alone leaves the peers out. SonicMoE
-tunes among the tiles that were fastest for it on an H100, which takes half a minute a shape, and
+tunes among the tiles that were fastest for it here, which takes half a minute a shape, and
 with --all-tiles among all of its own, which takes minutes. --tune lets quern take the winners of
 bench/tune, as an installed library does. Times are
 medians of eager calls in turn, in another order each round. Results are compared before: 1 - 2 xy /
@@ -155,18 +155,20 @@ class Torch:
 class Sonic(Torch):
     """Its gate and up rows alternate."""
     name = "sonic"
-    tiles = {"gemm_gated_tuned": {(128, 256, False)}, "gemm_dgated_tuned": {(128, 256, False)}}
+    # Rows and columns of a tile, pingpong, a cluster.
+    wide, others = (128, 256, False, 2, 1), {(128, 192, True, 2, 1), (128, 208, True, 1, 2)}
+    tiles = {"gemm_gated_tuned": {wide}, "gemm_dgated_tuned": {wide}}
 
     @classmethod
     def narrow(cls):
-        """Tune among these tiles only, with two CTAs in a cluster."""
+        """Tune among these tiles only."""
         from quack import gemm_interface
         for kind in (gemm_interface.gemm_tuned, gemm_interface.gemm_gated_tuned,
                      gemm_interface.gemm_dgated_tuned):
-            tiles = cls.tiles.get(kind.fn.__name__, {(128, 256, False), (128, 192, True)})
+            tiles = cls.tiles.get(kind.fn.__name__, cls.others | {cls.wide})
             found = [(c, c.kwargs["config"]) for c in kind.configs]
-            kind.configs = [c for c, k in found if k.device_capacity == 9 and k.cluster_m == 2 and
-                            not k.swap_ab and (k.tile_m, k.tile_n, k.pingpong) in tiles]
+            kind.configs = [c for c, k in found if k.device_capacity == 9 and not k.swap_ab and
+                            (k.tile_m, k.tile_n, k.pingpong, k.cluster_m, k.cluster_n) in tiles]
 
     def __init__(self, layer, all_tiles):
         if not all_tiles:
