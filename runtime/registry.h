@@ -89,7 +89,7 @@ enum quern_tokens { QUERN_TOKENS(QUERN_ENUM) QUERN_TOKENS_COUNT };
     X(DEQUANTIZE_AUTO, "auto")         /* measured, else the model's choice */ \
     X(DEQUANTIZE_MAINLOOP, "mainloop") /* to 16 bits */                        \
     X(DEQUANTIZE_PASS, "pass")         /* in a pass; any d of 16-bit values */ \
-    X(DEQUANTIZE_FP8, "fp8")           /* pass to e4m3; bf16 on misfit */      \
+    X(DEQUANTIZE_FP8, "fp8")           /* pass to e4m3, else as without */     \
     X(DEQUANTIZE_F16, "f16")           /* mainloop; bf16 on misfit */
 enum quern_dequantize { QUERN_DEQUANTIZES(QUERN_ENUM) QUERN_DEQUANTIZE_COUNT };
 

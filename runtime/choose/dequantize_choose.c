@@ -13,8 +13,9 @@
 **              SIXTEENS as many cycles where tokens are summed
 **     f16    = inside, as f16 + bytes / CHECKED + LAUNCHES_F16
 **
-** FP8 is never chosen here: its tensor cores sum about 13 bits, and accuracy is
-** the problem's choice, not that of a model or a file.
+** FP8, a pass that writes one byte for each value, is chosen here only where the
+** mainloop's kernel has FP8 tensor cores, too: they sum about 13 bits, and
+** accuracy is the problem's choice, not that of a model or a file.
 **
 ** So it is worth its while where many rows meet each weight, or where mma.sync
 ** is all that dequantizes. A description, which knows no GPU, has the largest
@@ -76,16 +77,18 @@ static int pays_always(const struct qn_session *s,
     return found > 0 ? cost.cycles < best.figures.cycles : found;
 }
 
-/* The last strategy that may take the place of a kernel which dequantizes: with
-   one order of sums a pass, if that is the order of plain products, or if no
-   kernel's is taken. */
-static int last_of(const struct qn_session *s, const struct qn_choice *inside,
-                   int always)
+/* May it take the place of a kernel which dequantizes? With one order of sums
+   only a pass, if that is the order of plain products, or if no kernel's is
+   taken; and FP8, whose results have the same bits. */
+static int may_replace(const struct qn_session *s,
+                       const struct qn_choice *inside, int strategy, int always)
 {
-    return !s->demand.same_sums ? QUERN_DEQUANTIZE_F16
-           : always || !qn_select_sums(inside->candidate->kernel)
-               ? QUERN_DEQUANTIZE_PASS
-               : QUERN_DEQUANTIZE_MAINLOOP;
+    if (strategy == QUERN_DEQUANTIZE_FP8)
+        return qn_model_rebases(inside->candidate->kernel);
+    if (!s->demand.same_sums)
+        return 1;
+    return strategy == QUERN_DEQUANTIZE_PASS &&
+           (always || !qn_select_sums(inside->candidate->kernel));
 }
 
 /* Does it make 16 bits of codes: next to its products, or, as mma.sync needs
@@ -120,8 +123,10 @@ static int judge(struct qn_session *s, struct qn_dequantize_choice *choice)
     if (always < 0)
         return QUERN_ENOMEM;
     choice->fixed = always;
-    for (int strategy = QUERN_DEQUANTIZE_PASS;
-         strategy <= last_of(s, &inside, always); strategy++) {
+    for (int strategy = QUERN_DEQUANTIZE_PASS; strategy <= QUERN_DEQUANTIZE_F16;
+         strategy++) {
+        if (!may_replace(s, &inside, strategy, always))
+            continue;
         found = judge_strategy(s, strategy, &cost[strategy]);
         if (found < 0)
             return QUERN_ENOMEM;

@@ -54,6 +54,9 @@ double qn_model_cast(const struct qn_device *device, double bytes,
 /* Is it one of them? */
 int qn_model_dequantizes(const struct qn_kernel *kernel);
 
+/* One that makes FP8 of codes next to FP8? */
+int qn_model_rebases(const struct qn_kernel *kernel);
+
 /* And one for few tokens, whose products are mma.sync's? */
 int qn_model_few_tokens(const struct qn_kernel *kernel);
 

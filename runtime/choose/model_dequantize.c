@@ -25,6 +25,9 @@
 ** long, but no longer than with all of them: those of a launch that has few,
 ** and the last ones of others, where CTAs have had the same number of tiles.
 **
+** Kernels that rebase codes to FP8 ("rebased") take for 128 steps of a tile
+** REBASE, REBASE_ROW for each row of B, and REBASE_SUM for each sum, in fp32.
+**
 ** Measured in bench/notes: dequantize, packed-weights.
 */
 #include "choose/model.h"
@@ -64,17 +67,26 @@
 #define SIXTEENS         1.2 /* a scale for each 16 codes */
 #define LONE             2.4
 #define UNEVEN           1.5
+#define REBASE           400.0
+#define REBASE_ROW       4.7
+#define REBASE_SUM       0.037
 
 /* The memory that they write to. */
-enum strategy { NOWHERE, SHARED, REGISTERS, SWAPPED, WEIGHTS, FEW_TOKENS };
+enum strategy {
+    NOWHERE,
+    SHARED,
+    REGISTERS,
+    SWAPPED,
+    WEIGHTS,
+    REBASED,
+    FEW_TOKENS
+};
 
 static enum strategy strategy_of(const struct qn_kernel *kernel)
 {
-    static const char *const names[] = {[SHARED] = "shared",
-                                        [REGISTERS] = "registers",
-                                        [SWAPPED] = "swapped",
-                                        [WEIGHTS] = "weights",
-                                        [FEW_TOKENS] = "few"};
+    static const char *const names[] = {
+        [SHARED] = "shared",   [REGISTERS] = "registers", [SWAPPED] = "swapped",
+        [WEIGHTS] = "weights", [REBASED] = "rebased",     [FEW_TOKENS] = "few"};
 
     for (int strategy = SHARED; strategy <= FEW_TOKENS && kernel->dequantize;
          strategy++)
@@ -86,6 +98,11 @@ static enum strategy strategy_of(const struct qn_kernel *kernel)
 int qn_model_dequantizes(const struct qn_kernel *kernel)
 {
     return strategy_of(kernel) != NOWHERE;
+}
+
+int qn_model_rebases(const struct qn_kernel *kernel)
+{
+    return strategy_of(kernel) == REBASED;
 }
 
 int qn_model_few_tokens(const struct qn_kernel *kernel)
@@ -176,6 +193,13 @@ static double weights_cycles(const struct qn_kernel *kernel, double rows,
     return (step + row * larger(rows, FEW_OF_MANY)) * k / 64;
 }
 
+static double rebased_cycles(const struct qn_kernel *kernel, double k)
+{
+    double rows = kernel->tile[1], sums = kernel->tile[0] * rows;
+
+    return (REBASE + REBASE_ROW * rows + REBASE_SUM * sums) * ceil(k / 128);
+}
+
 static double few_cycles(const struct qn_kernel *kernel,
                          const struct qn_scaling *scaling, double rows,
                          double k)
@@ -229,6 +253,8 @@ double qn_model_dequantize_cycles(const struct qn_demand *demand,
     switch (strategy_of(kernel)) {
     case WEIGHTS:
         return weights_cycles(kernel, rows, k);
+    case REBASED:
+        return rebased_cycles(kernel, k);
     case FEW_TOKENS:
         return few_cycles(kernel, &demand->recipe->scaling[QN_W], rows, k);
     default:

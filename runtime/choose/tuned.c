@@ -123,7 +123,7 @@ static void add_line(struct qn_text *text, const struct qn_session *s,
     if (l->mhz)
         qn_text_add(text, " at %lld MHz", (long long)l->mhz);
     qn_text_add(text, "; %s\n", s->tuned.found.path);
-    if (l->dequantize == QUERN_DEQUANTIZE_FP8)
+    if (l->dequantize == QUERN_DEQUANTIZE_FP8 && !taken)
         qn_text_add(text, "    but FP8 tensor cores sum about 13 bits: only a "
                           "problem's own dequantize=fp8 asks for that\n");
     else if (l->dequantize > QUERN_DEQUANTIZE_MAINLOOP && !taken)

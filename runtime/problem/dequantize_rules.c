@@ -248,7 +248,7 @@ void qn_dequantize_first(struct quern_context *ctx,
                          struct qn_problem *product)
 {
     if (strategy == QUERN_DEQUANTIZE_FP8)
-        qn_requantize_product(ctx, problem, product);
+        qn_requantize_product(ctx, problem, recipe, product);
     else if (strategy == QUERN_DEQUANTIZE_F16)
         qn_range_product(problem, product);
     else if (strategy == QUERN_DEQUANTIZE_PASS)
@@ -262,15 +262,15 @@ void qn_dequantize_first(struct quern_context *ctx,
 /* FP8 from `at` on; returns where it ends. */
 static size_t lay_out_codes(const struct qn_problem *p,
                             const struct qn_recipe *recipe,
-                            const struct qn_recipe *blocks, size_t at,
+                            const struct qn_recipe *target, size_t at,
                             struct qn_dequantize_space *space)
 {
-    for (int role = QN_ROLE_A; blocks && role <= QN_ROLE_B; role++) {
+    for (int role = QN_ROLE_A; target && role <= QN_ROLE_B; role++) {
         struct qn_tensor copy;
 
         if (!qn_requantize_does(p, recipe, role))
             continue;
-        qn_requantize_copy(p, blocks, role, &copy);
+        qn_requantize_copy(p, target, role, &copy);
         space->codes[role] = qn_space_add(&at, copy.bytes);
         space->scales[role] = qn_space_add(&at, copy.sf_bytes);
     }
@@ -293,13 +293,13 @@ static size_t bytes_of(const struct qn_problem *p,
 
 void qn_dequantize_lay_out(const struct qn_problem *p,
                            const struct qn_recipe *recipe,
-                           const struct qn_recipe *blocks,
+                           const struct qn_recipe *target,
                            struct qn_dequantize_space *space)
 {
     const size_t groups = (size_t)p->groups;
     const int has_factors = qn_dequantize_factors(p, recipe);
     const int has_sizes = qn_dequantize_align(p, recipe) != 0;
-    const int has_flags = blocks || p->dequantize == QUERN_DEQUANTIZE_F16;
+    const int has_flags = target || p->dequantize == QUERN_DEQUANTIZE_F16;
     struct qn_problem product = *p;
     size_t at, coded;
 
@@ -314,7 +314,7 @@ void qn_dequantize_lay_out(const struct qn_problem *p,
     space->count = qn_space_add(&at, p->gather ? sizeof(int) : 0);
     space->flags =
         qn_space_add(&at, has_flags ? QN_FLAGS * sizeof(unsigned) : 0);
-    coded = lay_out_codes(p, recipe, blocks, at, space);
+    coded = lay_out_codes(p, recipe, target, at, space);
     for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++)
         space->operand[role] = qn_space_add(&at, bytes_of(p, recipe, role));
     space->end = at > coded ? at : coded;
@@ -323,7 +323,7 @@ void qn_dequantize_lay_out(const struct qn_problem *p,
 size_t qn_dequantize_end(struct quern_context *ctx, const struct qn_problem *p,
                          const struct qn_recipe *recipe)
 {
-    int fp8 = p->dequantize == QUERN_DEQUANTIZE_FP8;
+    int fp8 = qn_dequantize_may(ctx, p, recipe, QUERN_DEQUANTIZE_FP8);
     int ahead = fp8 || qn_dequantize_may(ctx, p, recipe, QUERN_DEQUANTIZE_PASS);
     struct qn_problem f16 = *p;
     struct qn_dequantize_space space;
@@ -332,7 +332,8 @@ size_t qn_dequantize_end(struct quern_context *ctx, const struct qn_problem *p,
         return 0;
     f16.dequantize = QUERN_DEQUANTIZE_F16;
     qn_dequantize_lay_out(ahead ? p : &f16, recipe,
-                          fp8 ? qn_requantize_blocks(ctx) : NULL, &space);
+                          fp8 ? qn_requantize_target(ctx, recipe) : NULL,
+                          &space);
     return space.end;
 }
 
@@ -347,18 +348,19 @@ size_t qn_dequantize_end(struct quern_context *ctx, const struct qn_problem *p,
 
 /* Codes, their scales, and the dequantized values. */
 static double moved_bytes(const struct qn_problem *p,
-                          const struct qn_recipe *recipe)
+                          const struct qn_recipe *recipe, int strategy)
 {
+    const int fp8 = strategy == QUERN_DEQUANTIZE_FP8;
     struct qn_quantization q;
     double bytes = 0;
 
     for (int role = QN_ROLE_A; role <= QN_ROLE_B; role++) {
         const struct qn_scaling *s = qn_scale_source(p, recipe, role, &q);
 
-        if (s)
+        if (s && (!fp8 || qn_requantize_does(p, recipe, role)))
             bytes += qn_quantize_values(&q) *
                      (qn_type_bits(qn_quantize_element(&q, recipe)) / 8.0 +
-                      1.0 / s->k / s->rows + 2);
+                      1.0 / s->k / s->rows + (fp8 ? 1 : 2));
     }
     return bytes;
 }
@@ -374,7 +376,7 @@ struct qn_dequantize_cost qn_dequantize_cost_of(const struct qn_problem *p,
         cost.bytes = qn_range_bytes(p, recipe);
         cost.moving = cost.bytes / (CHECKED * memory) + LAUNCHES_F16;
     } else {
-        cost.bytes = moved_bytes(p, recipe);
+        cost.bytes = moved_bytes(p, recipe, strategy);
         cost.moving = cost.bytes / (MOVED * memory) + LAUNCHES;
     }
     cost.cycles = 0;
@@ -386,6 +388,7 @@ int qn_dequantize_may(struct quern_context *ctx, const struct qn_problem *p,
 {
     if (p->dequantize != QUERN_DEQUANTIZE_AUTO)
         return p->dequantize == strategy;
-    return strategy != QUERN_DEQUANTIZE_FP8 && /* narrow sums: only if asked */
-           !qn_dequantize_wrong(ctx, p, recipe, strategy);
+    if (strategy == QUERN_DEQUANTIZE_FP8 && !qn_requantize_sums(recipe))
+        return 0; /* narrower sums: only if asked */
+    return !qn_dequantize_wrong(ctx, p, recipe, strategy);
 }

@@ -73,10 +73,10 @@ int qn_dequantize_may(struct quern_context *ctx,
                       const struct qn_problem *problem,
                       const struct qn_recipe *recipe, int strategy);
 
-/* The workspace of such a plan; `blocks`: of FP8, or NULL. */
+/* The workspace of such a plan; `target`: of FP8, or NULL. */
 void qn_dequantize_lay_out(const struct qn_problem *problem,
                            const struct qn_recipe *recipe,
-                           const struct qn_recipe *blocks,
+                           const struct qn_recipe *target,
                            struct qn_dequantize_space *space);
 
 /* The largest of all plans that the problem may have; 0: none has any. */

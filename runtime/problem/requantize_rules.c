@@ -27,32 +27,58 @@ static int is_squares(const struct qn_scaling *s)
            s->pad_columns == 4 && !s->global;
 }
 
-static int is_blocks(const struct qn_recipe *r)
+/* One for a whole row, or for a feature of a group. */
+static int is_rows(const struct qn_scaling *s)
 {
-    return r->x == QUERN_E4M3 && r->w == QUERN_E4M3 && r->dy == QUERN_E4M3 &&
-           r->promote == 128 && is_lines(&r->scaling[QN_X]) &&
-           is_squares(&r->scaling[QN_W]) && is_lines(&r->scaling[QN_DY]);
+    return s->span == QN_SPAN_ROW && s->type == QUERN_F32 && !s->global &&
+           !s->hadamard;
 }
 
-const struct qn_recipe *qn_requantize_blocks(const struct quern_context *ctx)
+/* Do weights become rows, next to tokens that have a scale for each? */
+static int has_rows(const struct qn_recipe *recipe)
+{
+    return recipe->scaling[QN_W].as == QUERN_E4M3;
+}
+
+/* Values of one tensor as the product takes them. */
+static int is_scaled(const struct qn_scaling *s, int of, int rows)
+{
+    return rows ? is_rows(s) : of == QN_W ? is_squares(s) : is_lines(s);
+}
+
+static int is_target(const struct qn_recipe *r, int rows)
+{
+    int is = r->x == QUERN_E4M3 && r->w == QUERN_E4M3 && r->dy == QUERN_E4M3 &&
+             r->promote == 128;
+
+    for (int of = 0; of < QN_TENSORS; of++)
+        is = is && is_scaled(&r->scaling[of], of, rows);
+    return is;
+}
+
+const struct qn_recipe *qn_requantize_target(const struct quern_context *ctx,
+                                             const struct qn_recipe *recipe)
 {
     const struct quern_registry *const all[] = {ctx->base, ctx->linked};
 
     for (int i = 0; i < 2; i++)
         for (int r = 0; all[i] && r < all[i]->nrecipes; r++)
-            if (is_blocks(&all[i]->recipes[r]))
+            if (is_target(&all[i]->recipes[r], has_rows(recipe)))
                 return &all[i]->recipes[r];
     return NULL;
 }
 
-/* Values as the product takes them. */
+int qn_requantize_sums(const struct qn_recipe *recipe)
+{
+    return has_rows(recipe) && recipe->promote == 128;
+}
+
+/* As the product takes them already. */
 static int is_coded(const struct qn_quantization *q,
                     const struct qn_recipe *recipe)
 {
-    const struct qn_scaling *s = &recipe->scaling[q->of];
-
     return qn_quantize_element(q, recipe) == QUERN_E4M3 &&
-           (q->of == QN_W ? is_squares(s) : is_lines(s));
+           is_scaled(&recipe->scaling[q->of], q->of, has_rows(recipe));
 }
 
 int qn_requantize_does(const struct qn_problem *p,
@@ -92,7 +118,7 @@ const char *qn_requantize_wrong(const struct quern_context *ctx,
                                 const struct qn_problem *p,
                                 const struct qn_recipe *recipe)
 {
-    const struct qn_recipe *blocks = qn_requantize_blocks(ctx);
+    const struct qn_recipe *target = qn_requantize_target(ctx, recipe);
     const char *why = NULL;
 
     for (int role = QN_ROLE_A; !why && role <= QN_ROLE_B; role++)
@@ -100,10 +126,12 @@ const char *qn_requantize_wrong(const struct quern_context *ctx,
     if (!why && !qn_requantize_does(p, recipe, QN_ROLE_A) &&
         !qn_requantize_does(p, recipe, QN_ROLE_B))
         why = "its operands are FP8 in blocks as they are";
-    if (!why && !blocks)
-        why = "no recipe has e4m3 in blocks of 128 for x, w and dy";
-    if (!why && !(blocks->d_types >> p->d_type & 1))
-        why = "no recipe of FP8 in blocks writes such a D";
+    if (!why && !target)
+        why = has_rows(recipe)
+                  ? "no recipe has e4m3 with a scale for each row of x and w"
+                  : "no recipe has e4m3 in blocks of 128 for x, w and dy";
+    if (!why && !(target->d_types >> p->d_type & 1))
+        why = "no recipe of such FP8 writes such a D";
     return why;
 }
 
@@ -111,23 +139,24 @@ const char *qn_requantize_wrong(const struct quern_context *ctx,
 
 void qn_requantize_product(const struct quern_context *ctx,
                            const struct qn_problem *p,
+                           const struct qn_recipe *recipe,
                            struct qn_problem *product)
 {
     *product = *p;
     memset(product->recipe, 0, sizeof product->recipe);
-    strncpy(product->recipe, qn_requantize_blocks(ctx)->name,
+    strncpy(product->recipe, qn_requantize_target(ctx, recipe)->name,
             sizeof product->recipe - 1);
     product->sizes = QUERN_SIZES_DEVICE;
     product->dequantize = QUERN_DEQUANTIZE_AUTO;
 }
 
 void qn_requantize_copy(const struct qn_problem *p,
-                        const struct qn_recipe *blocks, int role,
+                        const struct qn_recipe *target, int role,
                         struct qn_tensor *copy)
 {
     struct qn_quantization q;
 
     memset(copy, 0, sizeof *copy);
-    qn_scale_source(p, blocks, role, &q);
-    qn_quantize_copy(&q, blocks, q.copies, copy);
+    qn_scale_source(p, target, role, &q);
+    qn_quantize_copy(&q, target, q.copies, copy);
 }

@@ -79,7 +79,7 @@ static int add_narrow(struct qn_plan *plan, struct qn_session *s)
     if (plan->problem.dequantize == QUERN_DEQUANTIZE_PASS || !qn_session_gpu(s))
         return QUERN_OK;
     if (fp8)
-        qn_requantize_product(s->ctx, s->problem, &p);
+        qn_requantize_product(s->ctx, s->problem, s->demand.recipe, &p);
     else
         qn_range_product(s->problem, &p);
     if (!fp8)
@@ -145,7 +145,7 @@ static int add_all(struct qn_plan *plan, struct qn_session *s)
     int code;
 
     if (plan->problem.dequantize == QUERN_DEQUANTIZE_FP8 && qn_session_gpu(s))
-        plan->blocks = qn_requantize_blocks(s->ctx);
+        plan->target = qn_requantize_target(s->ctx, s->demand.recipe);
     code = add_first(plan, s);
     if (!code)
         code = add_narrow(plan, s);

@@ -186,7 +186,7 @@ int qn_dequantize_to_fp8(struct qn_frame *f, const struct qn_launch *launch)
     const int role = launch->role;
     const struct qn_reencoding e = {.problem = &f->plan->problem,
                                     .recipe = f->plan->recipe,
-                                    .blocks = f->plan->blocks,
+                                    .target = f->plan->target,
                                     .role = role,
                                     .copy = qn_args_tensor(f->args, role),
                                     .codes =
@@ -289,12 +289,12 @@ static void set_requantized(const struct qn_frame *f, int role,
 {
     const struct qn_plan *plan = f->plan;
 
-    if (!plan->blocks ||
+    if (!plan->target ||
         !qn_requantize_does(&plan->problem, plan->recipe, role)) {
         set_given(f, role, t);
         return;
     }
-    qn_requantize_copy(&plan->problem, plan->blocks, role, t);
+    qn_requantize_copy(&plan->problem, plan->target, role, t);
     t->data = qn_frame_at(f, f->space.codes[role]);
     t->sf = qn_frame_at(f, f->space.scales[role]);
     t->sizes_type = QUERN_I32;

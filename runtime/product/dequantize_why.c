@@ -16,12 +16,12 @@
 static void add_figures(const struct qn_dequantize_choice *choice,
                         struct qn_text *text)
 {
-    static const int strategies[] = {QUERN_DEQUANTIZE_F16,
+    static const int strategies[] = {QUERN_DEQUANTIZE_F16, QUERN_DEQUANTIZE_FP8,
                                      QUERN_DEQUANTIZE_PASS};
 
     qn_text_add(text, "dequantize=%s%s: ", qn_dequantize_name(choice->strategy),
                 choice->tuned ? ", as was measured; by the model" : "");
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         const struct qn_dequantize_cost *cost = &choice->cost[strategies[i]];
 
         if (cost->cycles > 0)
@@ -37,8 +37,10 @@ static void add_figures(const struct qn_dequantize_choice *choice,
 static void add_strategy(struct qn_session *s, int strategy,
                          struct qn_text *text)
 {
-    const struct qn_recipe *blocks =
-        strategy == QUERN_DEQUANTIZE_FP8 ? qn_requantize_blocks(s->ctx) : NULL;
+    const struct qn_recipe *recipe = s->demand.recipe;
+    const struct qn_recipe *target = strategy == QUERN_DEQUANTIZE_FP8
+                                         ? qn_requantize_target(s->ctx, recipe)
+                                         : NULL;
     struct qn_quantization q;
     struct qn_dequantize_space space;
 
@@ -48,8 +50,13 @@ static void add_strategy(struct qn_session *s, int strategy,
                           "are within 2^21 of each other\n\n");
         return;
     }
-    qn_dequantize_lay_out(s->problem, s->demand.recipe, blocks, &space);
-    if (blocks)
+    qn_dequantize_lay_out(s->problem, recipe, target, &space);
+    if (target && qn_requantize_sums(recipe))
+        qn_text_add(text,
+                    "w becomes e4m3 with a power of two for each row, the same "
+                    "values, in %zu bytes of workspace\n\n",
+                    space.end);
+    else if (target)
         qn_text_add(
             text,
             "operands become e4m3 with a power of two for 128 values of k, the "
@@ -57,14 +64,13 @@ static void add_strategy(struct qn_session *s, int strategy,
             "sums are those of FP8 tensor cores, of about 13 bits for 128 "
             "values; dequantize=mainloop%s sums in fp32\n\n",
             space.end,
-            qn_dequantize_cast(s->problem, s->demand.recipe, QN_ROLE_A, &q)
+            qn_dequantize_cast(s->problem, recipe, QN_ROLE_A, &q)
                 ? " or before them"
                 : "");
     else
-        qn_text_add(
-            text, "operands become %s in %zu bytes of workspace\n\n",
-            qn_type_name(qn_dequantize_type(s->problem, s->demand.recipe)),
-            space.end);
+        qn_text_add(text, "operands become %s in %zu bytes of workspace\n\n",
+                    qn_type_name(qn_dequantize_type(s->problem, recipe)),
+                    space.end);
 }
 
 /* Why values that may be dequantized are not to be had in f16. */

@@ -26,7 +26,7 @@ static int add_product(struct qn_plan *plan, const struct qn_session *s)
         return code;
     }
     plan->problem.dequantize = product->problem.dequantize;
-    plan->blocks = product->blocks;
+    plan->target = product->target;
     plan->need.workspace_bytes = qn_epilogue_lay_out(
         s->problem, product->need.workspace_bytes, &plan->sums);
     qn_launch_absorb(plan, product, QN_OPERANDS_GIVEN, QN_FLAG_CALLER);

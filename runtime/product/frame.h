@@ -111,7 +111,7 @@ int qn_requantize_load(struct qn_session *session, int role, int backend,
 /* An operand that a run requantizes. */
 struct qn_reencoding {
     const struct qn_problem *problem; /* of as many rows as the run */
-    const struct qn_recipe *recipe, *blocks;
+    const struct qn_recipe *recipe, *target;
     int role;
     const struct qn_tensor *copy;
     void *codes, *sf;

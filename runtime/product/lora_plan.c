@@ -32,7 +32,7 @@ static int add_all(struct qn_plan *plan, struct qn_session *s)
     if (code)
         return code;
     plan->problem.dequantize = product->problem.dequantize;
-    plan->blocks = product->blocks;
+    plan->target = product->target;
     plan->need.workspace_bytes = product->need.workspace_bytes;
     qn_launch_absorb(plan, product, QN_OPERANDS_GIVEN, QN_FLAG_CALLER);
     code = qn_lora_add_down(plan, s);

@@ -60,7 +60,7 @@ struct qn_plan {
     struct qn_launch launches[QN_LAUNCHES]; /* in the order of a run */
     int nlaunches;
     const struct qn_recipe *recipe;
-    const struct qn_recipe *blocks; /* of requantized operands */
+    const struct qn_recipe *target; /* of requantized operands */
     size_t cast, numbers; /* in the workspace: of QN_WORK_QUANTIZE_D, and D
                              before it */
     size_t sums;          /* in fp32, that QN_WORK_EPILOGUE reads; 0: none */

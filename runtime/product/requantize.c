@@ -36,7 +36,7 @@ int qn_requantize_launch(struct qn_driver *driver, const struct qn_step *step,
 
     qn_scale_source(e->problem, e->recipe, e->role, &q);
     qn_quantize_copy(&q, e->recipe, q.copies, &from);
-    qn_requantize_copy(e->problem, e->blocks, e->role, &to);
+    qn_requantize_copy(e->problem, e->target, e->role, &to);
     column = q.copies == QUERN_COLUMNWISE;
     data[column] = e->copy->data;
     sf[column] = e->copy->sf;

@@ -37,7 +37,7 @@ static int add_product(struct qn_plan *plan, const struct qn_session *s)
         return code;
     }
     plan->problem.dequantize = product->problem.dequantize;
-    plan->blocks = product->blocks;
+    plan->target = product->target;
     plan->need.workspace_bytes = product->need.workspace_bytes;
     qn_launch_absorb(plan, product, QN_OPERANDS_GIVEN, QN_FLAG_CALLER);
     return QUERN_OK;

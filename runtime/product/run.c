@@ -445,7 +445,7 @@ int qn_run_checked(const struct qn_plan *plan, const struct qn_args *args,
         qn_args_given(plan, args, &frame.lengths, &frame.offsets,
                       &frame.sizes_type);
     if (plan->problem.dequantize > QUERN_DEQUANTIZE_MAINLOOP)
-        qn_dequantize_lay_out(&plan->problem, plan->recipe, plan->blocks,
+        qn_dequantize_lay_out(&plan->problem, plan->recipe, plan->target,
                               &frame.space);
     if (!plan->driver)
         return run_all(&frame);

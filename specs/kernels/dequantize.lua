@@ -29,8 +29,21 @@ for of, tensors in pairs { tokens = { "x", "dy" }, weights = { "w" } } do
       (function (v) return v.scale.type ~= "e8m0" or v.scale.span ~= "block" end),
     reject "scales of a second level would have to be factors of sums"
       (function (v) return v.scale.global end),
+    reject "next to FP8 with a scale for each row weights become such rows: requantize_rows"
+      (function (v) return v.scale.as ~= false end),
   }
 end
+
+kernels "requantize_rows" {
+  op = "requantize", of = "w", input = "copy", element = e2m1, scale = "blocked",
+  arch = "sm_90a", template = "quantize/requantize_rows.cu",
+  params = { "row", "row_stride", "row_sf", "out", "out_stride", "out_sf", "flags", "groups", "m",
+             "k", "noop" },
+  derive "threads" (256),
+  derive "ctas" (4),
+  reject "only where a recipe says so (as = e4m3) are blocks near enough to become e4m3"
+    (function (v) return not v.scale.as end),
+}
 
 -- Whether e4m3 under scales of both operands fits f16: rows of codes, each with a row of scales.
 kernels "range" {

@@ -9,6 +9,7 @@
 #include "api/api.h"
 #include "product/frame.h"
 #include "base/types.h"
+#include "choose/model.h"
 #include "problem/dequantize_rules.h"
 #include "problem/quantize.h"
 #include "problem/requantize_rules.h"
@@ -195,6 +196,7 @@ static int find_block(const struct pair *t, int role, uint64_t *state,
     struct copy copy;
     struct area a, all;
     int64_t line, block, step, first, last;
+    int rows; /* have a factor each */
 
     if (t->strategy == QUERN_DEQUANTIZE_FP8 &&
         !qn_requantize_does(&t->fp8.plan->of.product->problem, t->p.c.recipe,
@@ -212,13 +214,15 @@ static int find_block(const struct pair *t, int role, uint64_t *state,
                 see_area(t, role, &copy, &all, b);
         return 1;
     }
-    step = copy.q.of == QN_W ? TOGETHER : 1;
+    rows = qn_requantize_sums(t->p.c.recipe);
+    step = copy.q.of == QN_W && !rows ? TOGETHER : 1;
     first = line / step * step;
-    last = block / (TOGETHER / BLOCK) * (TOGETHER / BLOCK);
+    last = rows ? 0 : block / (TOGETHER / BLOCK) * (TOGETHER / BLOCK);
     all = (struct area){a.line + first, a.lines - first, a.block + last,
                         a.blocks - last};
     all.lines = all.lines < step ? all.lines : step;
-    all.blocks = all.blocks < TOGETHER / BLOCK ? all.blocks : TOGETHER / BLOCK;
+    if (!rows && all.blocks > TOGETHER / BLOCK)
+        all.blocks = TOGETHER / BLOCK;
     see_area(t, role, &copy, &all, b);
     return 1;
 }
@@ -265,7 +269,7 @@ static const char *check_flags(const struct pair *t, int fits)
     struct qn_dequantize_space space;
     unsigned int value[2];
 
-    qn_dequantize_lay_out(&plan->problem, plan->recipe, plan->blocks, &space);
+    qn_dequantize_lay_out(&plan->problem, plan->recipe, plan->target, &space);
     flags.data += space.flags;
     flags.bytes = sizeof value;
     gpu_buffer_download(&flags, value);
@@ -275,10 +279,16 @@ static const char *check_flags(const struct pair *t, int fits)
                     fits ? "" : " not");
 }
 
-/* As narrow sums are to wide ones. */
+/* As narrow sums are to wide ones; or the same bits, where the others are as
+   narrow. */
 static const char *compare(const struct pair *t, const void *fp8,
                            const void *wide)
 {
+    if (qn_model_rebases(t->wide.plan->of.product->kernel))
+        return memcmp(fp8, wide, t->fp8.d.bytes)
+                   ? "the bits are not those of dequantize=mainloop"
+                   : NULL;
+
     const struct qt_case *c = &t->p.c;
     const size_t size = c->d_type == QUERN_F32 ? 4 : 2;
     const int64_t count = (int64_t)(t->fp8.d.bytes / size);

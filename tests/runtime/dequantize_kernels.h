@@ -23,6 +23,16 @@
         .type = QUERN_F32, .span = QN_SPAN_BLOCK, .rows = 128, .k = 128,       \
         .pad_rows = 1, .pad_columns = 4                                        \
     }
+#define ROWS                                                                   \
+    {                                                                          \
+        .type = QUERN_F32, .span = QN_SPAN_ROW, .rows = 1, .pad_rows = 1,      \
+        .pad_columns = 1                                                       \
+    }
+#define NEAR                                                                   \
+    {                                                                          \
+        .type = QUERN_E8M0, .span = QN_SPAN_BLOCK, .rows = 1, .k = 32,         \
+        .pad_rows = 1, .pad_columns = 1, .packed = 1, .as = QUERN_E4M3         \
+    }
 enum {
     HALVES = 1u << QUERN_BF16 | 1u << QUERN_F16,
     WIDE = 1u << QUERN_BF16 | 1u << QUERN_F32
@@ -62,6 +72,10 @@ static const struct qn_recipe recipes[] = {
                  QUERN_BF16),
      .scaling = {BLOCKS(QUERN_E8M0, 64, 0), BLOCKS(QUERN_E8M0, 64, 0),
                  BLOCKS(QUERN_E8M0, 64, 0)}},
+    {TEST_SCALED("near8", QUERN_E4M3, QUERN_E2M1, 0, WIDE, QUERN_BF16),
+     .promote = 128, .scaling = {ROWS, NEAR, {0}}},
+    {TEST_SCALED("rows8", QUERN_E4M3, QUERN_E4M3, QUERN_E4M3, WIDE, QUERN_BF16),
+     .promote = 128, .scaling = {ROWS, ROWS, ROWS}}, /* the last one */
 };
 
 /* The trail's record of a launch. */
@@ -150,22 +164,23 @@ static const unsigned char trail_factors[] = {
             .tile = {128, 128, 64}, .dequantize = "registers",                 \
             .params = params_                                                  \
     }
-#define NARROW(name_, op_, ragged_)                                            \
+#define NARROW(name_, recipe_, op_, ragged_)                                   \
     {                                                                          \
-        COMMON(name_, "squares"),                                              \
+        COMMON(name_, recipe_),                                                \
             .op = op_, .ragged = ragged_, .epilogue = QN_STORE,                \
             .a = {.type = QUERN_E4M3}, .b = {.type = QUERN_E4M3},              \
             .d = {.type = QUERN_BF16, .box = {64, 64}},                        \
             .tile = {128, 128, 128}, .params = trail_narrow                    \
     }
-#define BRINGS(recipe_) TEST_SIZES("k_sizes_" recipe_, recipe_)
-#define INSIDE_OF(recipe_, type_)                                              \
+#define BRINGS(recipe_)           TEST_SIZES("k_sizes_" recipe_, recipe_)
+#define INSIDE_OF(recipe_, type_) INSIDE(recipe_, type_, type_, "registers")
+#define INSIDE(recipe_, a_, b_, dequantize_)                                   \
     {                                                                          \
         COMMON(recipe_ "_mainloop", recipe_),                                  \
             .op = QUERN_FPROP, .ragged = QUERN_AXIS_M, .epilogue = QN_STORE,   \
-            .a = {.type = type_}, .b = {.type = type_},                        \
-            .d = {.type = QUERN_BF16}, .tile = {128, 128, 64},                 \
-            .dequantize = "registers", .params = trail_product                 \
+            .a = {.type = a_}, .b = {.type = b_}, .d = {.type = QUERN_BF16},   \
+            .tile = {128, 128, 64}, .dequantize = dequantize_,                 \
+            .params = trail_product                                            \
     }
 
 static const struct qn_kernel kernels[] = {
@@ -198,9 +213,13 @@ static const struct qn_kernel kernels[] = {
     TRIED("f16_dgrad", QUERN_DGRAD, QUERN_AXIS_M, QN_STORE, trail_tried),
     TRIED("close_fprop", QUERN_FPROP, QUERN_AXIS_M, QN_STORE, trail_behind),
     TRIED("close_dgrad", QUERN_DGRAD, QUERN_AXIS_M, QN_STORE, trail_behind),
-    NARROW("narrow_fprop", QUERN_FPROP, QUERN_AXIS_M),
-    NARROW("narrow_dgrad", QUERN_DGRAD, QUERN_AXIS_M),
-    NARROW("narrow_wgrad", QUERN_WGRAD, QUERN_AXIS_K)};
+    NARROW("narrow_fprop", "squares", QUERN_FPROP, QUERN_AXIS_M),
+    NARROW("narrow_dgrad", "squares", QUERN_DGRAD, QUERN_AXIS_M),
+    NARROW("narrow_wgrad", "squares", QUERN_WGRAD, QUERN_AXIS_K),
+    BEGINS("near8"),
+    ENCODE("near8_w_rows", "near8", QN_W),
+    INSIDE("near8", QUERN_E4M3, QUERN_E2M1, "rebased"),
+    NARROW("rows_fprop", "rows8", QUERN_FPROP, QUERN_AXIS_M)};
 static const struct quern_registry registry = {
     .hash = "dequantize",
     .recipes = recipes,

@@ -70,6 +70,25 @@ TEST(reads_fp8_directly)
     end(&f);
 }
 
+/* Next to tokens with a scale for each row weights become such rows. */
+TEST(makes_rows_next_to_rows)
+{
+    struct fixture f = begin("fprop near8 g=3 m=40 n=64 k=160 dequantize=fp8");
+
+    test_expect(qn_run(f.plan, &f.args, NULL), QUERN_OK, "");
+    assert_ptr_equal(param(1, CODED_ROW), f.args.b.data);
+    in_scratch(&f, param(1, CODES), 3 * 64 * 160);
+    in_scratch(&f, param(1, SCALES), 3 * 64 * 4);
+    assert_ptr_equal(param(2, NARROW_A), f.args.a.data);
+    assert_ptr_equal(param(2, A_SF), f.args.a.sf);
+    assert_ptr_equal(param(2, NARROW_B), param(1, CODES));
+    assert_ptr_equal(param(2, B_SF), param(1, SCALES));
+    assert_ptr_equal(param(2, OFF), param(0, BEGUN));
+    assert_ptr_equal(param(3, B), f.args.b.data);
+    LAUNCHED("near8_begin", "near8_w_rows", "rows_fprop", "near8_mainloop");
+    end(&f);
+}
+
 /* One launch loads the sizes for all. */
 TEST(brings_sizes_once)
 {
@@ -148,9 +167,63 @@ TEST(model_never_decides_for_fp8)
     qn_close(ctx);
 }
 
+#define MANY "fprop near8 g=8 m=32768 n=4096 k=7168"
+
+/* The mainloop has the same sums, so that the model may decide: also where all
+   numbers of rows have one order of them. */
+TEST(model_decides_for_rows)
+{
+    static const struct decision rows[] = {
+        {MANY, NULL, "rows_fprop", "dequantize=fp8: fp8 "},
+        {MANY, NULL, "rows_fprop", "w becomes e4m3 with a power of two"},
+        {MANY " dequantize=mainloop", NULL, "near8_mainloop",
+         "> near8_mainloop"},
+        {MANY, "near8_mainloop", "near8_mainloop", "> near8_mainloop"},
+        {"fprop near8 g=8 m=64 n=512 k=512", NULL, "near8_mainloop",
+         "dequantize=mainloop: fp8 "},
+    };
+    const struct qn_plan_options options = {.backend = QUERN_BACKEND_AOT,
+                                            .same_sums = 1};
+    struct quern_context *ctx = test_open_with(&registry);
+    struct qn_problem p = test_problem(ctx, MANY);
+    struct quern_plan_info info;
+    struct qn_plan *plan;
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        quern_free(decide(ctx, &rows[i], &info));
+    test_expect(qn_plan(ctx, &p, &options, &plan), QUERN_OK, "");
+    qn_plan_info(plan, &info);
+    assert_string_equal(info.kernel, "rows_fprop");
+    qn_plan_free(plan);
+    qn_close(ctx);
+}
+
+/* Without a recipe of such rows there is only the mainloop. */
+TEST(rows_need_a_recipe)
+{
+    struct quern_registry fewer = registry;
+    struct quern_context *ctx;
+    struct quern_plan_info info;
+    struct qn_problem p;
+    struct qn_plan *plan;
+
+    fewer.nrecipes--;
+    ctx = test_open_with(&fewer);
+    test_expect(qn_problem_parse(ctx, MANY " dequantize=fp8", &p), QUERN_EINVAL,
+                "no recipe has e4m3 with a scale for each row of x and w");
+    p = test_problem(ctx, MANY);
+    test_expect(qn_plan(ctx, &p, &test_aot, &plan), QUERN_OK, "");
+    qn_plan_info(plan, &info);
+    assert_string_equal(info.kernel, "near8_mainloop");
+    qn_plan_free(plan);
+    qn_close(ctx);
+}
+
 /* Only a problem that names FP8 misses its kernels. */
 TEST(falls_back)
 {
+    fall_back("near8_w_rows", MANY, "near8_mainloop", QUERN_DEQUANTIZE_FP8,
+              "no kernel encodes a copy again for recipe near8");
     fall_back("powers_x_again", LARGE, "fprop", QUERN_DEQUANTIZE_FP8,
               "no kernel encodes a copy again for recipe powers");
 }
