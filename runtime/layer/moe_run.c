@@ -158,10 +158,8 @@ static int begin(struct run *run, const struct qn_moe_plan *plan,
 
 /* ------------------------------------------------------------------- rules */
 
-enum { MOST = 24 };
-
 struct list {
-    struct qn_region at[MOST];
+    struct qn_region at[QN_MLP_LAYER_REGIONS];
     int count;
 };
 
@@ -204,39 +202,33 @@ static void list_tokens(const struct run *run, struct list *l)
 
 /* Arrays of the MLP were compared with its own memory, which is in that of the
    layer. */
-static int check_overlap(const struct run *run)
+static int check_overlap(const struct run *run, int last)
 {
     const struct qn_mlp_args *args = run->args;
     const struct qn_mlp_description *need = &run->plan->need;
-    const int back = run->phase != QN_MLP_FORWARD;
     struct list l;
 
     l.count = 0;
-    list_tokens(run, &l);
+    if (run->phase != QN_MLP_WGRAD)
+        list_tokens(run, &l);
     add(&l, "workspace", args->workspace, need->workspace_bytes, 1);
     add(&l, "errors", args->errors, QN_WORKSPACE_BYTES, 1);
     if (!run->moe.mlp.forward_only)
         add(&l, "saved", args->saved,
             run->space.saved + run->mlp->need.saved_bytes, 1);
-    if (back)
+    if (run->phase != QN_MLP_FORWARD)
         add(&l, "pending", args->pending,
             run->space.pending + run->mlp->need.pending_bytes, 1);
-    add_tensor(&l, "w1", &args->w1, 0);
-    add_tensor(&l, "w2", &args->w2, 0);
-    add_tensor(&l, "dw1", &args->dw1, back);
-    add_tensor(&l, "dw2", &args->dw2, back);
-    return qn_region_check(l.at, l.count);
+    return qn_mlp_args_layer(run->mlp, &run->rows, run->phase, last, l.at,
+                             l.count);
 }
 
 static int check(const struct run *run)
 {
-    const int phase = run->phase;
-    const int code = qn_mlp_args(run->mlp, &run->rows, phase,
-                                 run->wgrad ? QN_MLP_WGRAD : phase);
+    const int phase = run->phase, last = run->wgrad ? QN_MLP_WGRAD : phase;
+    const int code = qn_mlp_args(run->mlp, &run->rows, phase, last);
 
-    return code || phase == QN_MLP_WEIGHTS || phase == QN_MLP_WGRAD
-               ? code
-               : check_overlap(run);
+    return code || phase == QN_MLP_WEIGHTS ? code : check_overlap(run, last);
 }
 
 /* ------------------------------------------------------------------- moves */

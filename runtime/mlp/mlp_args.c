@@ -174,7 +174,7 @@ enum { ROWS = sizeof rows / sizeof rows[0], OTHERS = 15, FIELDS = 4 };
 
 /* Tensors that each phase uses. */
 struct list {
-    struct qn_region at[OTHERS + ROWS * FIELDS];
+    struct qn_region at[QN_MLP_LAYER_REGIONS + OTHERS + ROWS * FIELDS];
     int count, phases;
 };
 
@@ -218,17 +218,14 @@ static void list_tensor(const struct qn_mlp_plan *plan,
             l->at[i].alike = (i - first) * QUERN_MLP_TENSORS + row->tensor;
 }
 
-static void list_others(const struct qn_mlp_plan *plan,
-                        const struct qn_mlp_args *args, struct list *l)
+/* Memory of an MLP that no layer has elsewhere. */
+static void list_own(const struct qn_mlp_plan *plan,
+                     const struct qn_mlp_args *args, struct list *l)
 {
     const struct qn_mlp_description *need = &plan->need;
     const size_t entry = qn_sizes_entry(args->sizes_type);
     const size_t groups = (size_t)plan->mlp.groups, word = sizeof(float);
     const size_t tokens = plan->mlp.probability ? (size_t)plan->mlp.m : 0;
-    const size_t b1 = groups * (size_t)qn_mlp_operands(&plan->mlp) * word;
-    const size_t b2 = groups * (size_t)plan->mlp.hidden * word;
-    const size_t slots = (size_t)need->history;
-    const int casts = WEIGHTS | FORWARD | BACKWARD;
     const int sizes = FORWARD | BACKWARD | WGRAD;
 
     add(l, -1, "workspace", args->workspace, need->workspace_bytes, 1);
@@ -240,6 +237,19 @@ static void list_others(const struct qn_mlp_plan *plan,
     add(l, sizes, "host_sizes", args->host_sizes, groups * sizeof(int64_t), 0);
     add(l, FORWARD | BACKWARD, "prob", args->probability, tokens * word, 0);
     add(l, BACKWARD, "dprob", args->dprob, tokens * word, 1);
+}
+
+/* A layer passes these on as they are. */
+static void list_passed(const struct qn_mlp_plan *plan,
+                        const struct qn_mlp_args *args, struct list *l)
+{
+    const struct qn_mlp_description *need = &plan->need;
+    const size_t groups = (size_t)plan->mlp.groups, word = sizeof(float);
+    const size_t b1 = groups * (size_t)qn_mlp_operands(&plan->mlp) * word;
+    const size_t b2 = groups * (size_t)plan->mlp.hidden * word;
+    const size_t slots = (size_t)need->history;
+    const int casts = WEIGHTS | FORWARD | BACKWARD;
+
     add(l, -1, "b1", args->b1, b1, 0);
     add(l, -1, "b2", args->b2, b2, 0);
     add(l, BACKWARD, "db1", args->db1, b1, 1);
@@ -290,14 +300,36 @@ static int check_overlap(const struct qn_mlp_plan *plan,
                          const struct qn_mlp_args *args, int phases)
 {
     struct list l;
-
     int code;
 
     l.count = 0;
     l.phases = phases;
-    list_others(plan, args, &l);
+    list_own(plan, args, &l);
+    list_passed(plan, args, &l);
     for (int i = 0; i < ROWS; i++)
         list_tensor(plan, args, &rows[i], &l);
+    code = qn_region_check(l.at, l.count);
+    return code || plan->launches[QN_MLP_Y].product->driver
+               ? code
+               : check_matrices(plan, args, &l);
+}
+
+int qn_mlp_args_layer(const struct qn_mlp_plan *plan,
+                      const struct qn_mlp_args *args, int first, int last,
+                      const struct qn_region *regions, int count)
+{
+    struct list l;
+    int code;
+
+    memcpy(l.at, regions, (size_t)count * sizeof *regions);
+    l.count = count;
+    l.phases = 0;
+    for (int phase = first; phase <= last; phase++)
+        l.phases |= 1 << phase;
+    list_passed(plan, args, &l);
+    for (int i = 0; i < ROWS; i++)
+        if (!rows[i].tokens)
+            list_tensor(plan, args, &rows[i], &l);
     code = qn_region_check(l.at, l.count);
     return code || plan->launches[QN_MLP_Y].product->driver
                ? code

@@ -11,6 +11,7 @@
 
 #include <stddef.h>
 
+struct qn_region;
 struct qn_session;
 struct qn_text;
 struct quern_context;
@@ -73,6 +74,14 @@ int qn_mlp_evidence(const struct qn_mlp_plan *plan);
    QUERN_EINVAL names argument and rule. */
 int qn_mlp_args(const struct qn_mlp_plan *plan, const struct qn_mlp_args *args,
                 int first, int last);
+
+/* The same phases of a layer, whose `regions`, at most QN_MLP_LAYER_REGIONS,
+   must overlap no weights, biases or state of scaling that the MLP uses, nor
+   one another. QUERN_EINVAL names both. */
+enum { QN_MLP_LAYER_REGIONS = 16 };
+int qn_mlp_args_layer(const struct qn_mlp_plan *plan,
+                      const struct qn_mlp_args *args, int first, int last,
+                      const struct qn_region *regions, int count);
 
 /* Phases, as bits of enum qn_mlp_phase, that need a tensor of the arguments, do
    without it, and write it; and the word of enum quern_mlp_pointers that lets
