@@ -43,7 +43,7 @@ static void use_state(struct quern_operand *o, int history, int random)
 {
     switch (o->arg) {
     case QUERN_ARG_SCALE:
-        o->read = o->written = history ? ONLY : 0;
+        o->read = history ? ONLY : 0;
         array(o, QUERN_F32, 2, 0);
         break;
     case QUERN_ARG_HISTORY:
@@ -231,6 +231,15 @@ static int makes_scales(const struct qn_quantization *q)
            q->work == QUERN_TRANSPOSE;
 }
 
+static void use_cast_state(const struct qn_quantization *q,
+                           const struct qn_quantize_description *need,
+                           struct quern_operand *o)
+{
+    use_state(o, makes_scales(q) ? need->history : 0, need->random);
+    if (o->arg == QUERN_ARG_SCALE && q->work == QUERN_RESCALE)
+        o->written = o->read;
+}
+
 static void use_cast(const struct qn_needs_of *n, struct quern_operand *o)
 {
     const struct qn_quantization *q = &n->line->of.cast;
@@ -320,7 +329,7 @@ static void use_mlp_state(const struct qn_needs_of *n, const struct qn_mlp *mlp,
               o->arg == QUERN_ARG_DB1 ? qn_mlp_operands(mlp) : mlp->hidden);
         break;
     case QUERN_ARG_SCALE:
-        o->read = o->written = need->history ? CASTS : 0;
+        o->read = need->history ? CASTS : 0;
         array(o, QUERN_F32, QUERN_MLP_TENSORS, 2);
         break;
     case QUERN_ARG_HISTORY:
@@ -541,8 +550,7 @@ void qn_api_use(const struct qn_needs_of *n, const struct qn_slot *slot,
     else if (n->line->kind == QN_LINE_MOE)
         use_moe(n, o, slot->at[QN_LINE_MOE]);
     else if (n->line->kind == QN_LINE_CAST && state)
-        use_state(o, makes_scales(&n->line->of.cast) ? cast->history : 0,
-                  cast->random);
+        use_cast_state(&n->line->of.cast, cast, o);
     else if (n->line->kind == QN_LINE_CAST)
         use_cast(n, o);
     else if (state)
