@@ -132,6 +132,29 @@ def check_activations():
         assert os.path.exists(os.path.join(ROOT, f"templates/activation/{name}.c")), name
 
 
+def check_keys():
+    """Each key of a kind of line is in a table of its section of the page of lines."""
+    source = read("runtime/problem/lines.c")
+    page = read("docs/problem-line.md")
+    shared = dict(re.findall(r"#define (\w+)((?:.*\\\n)*.*)\n", source))
+
+    def keys(text):
+        found = set(re.findall(r'(?:WORD\(|FLAG\(|^|\{)"(\w+)"', text))
+        found |= set(re.findall(r"LENGTH\((\w+)\)", text))
+        for name in set(re.findall(r"\b[A-Z]+\b", text)) & set(shared):
+            found |= keys(re.sub(r"\s*\\\n\s*", "\n", shared[name]).strip())
+        return found
+
+    for kind, heading in (("product", "Products"), ("cast", "Quantizations"),
+                           ("mlp", "MLPs"), ("moe", "Layers"), ("route", "Routes")):
+        rows = re.search(rf"qn_field {kind}\[\] = \{{\n(.*?)^\}};", source, re.DOTALL | re.MULTILINE)
+        text = page.split(f"## {heading}\n")[1].split("\n## ")[0]
+        cells = " ".join(find(r"^\| (`.*?`) \|", text))
+        lost = sorted(key for key in keys(rows[1]) if f"`{key}`" not in cells)
+        assert len(keys(rows[1])) > 9, f"lines.c: keys of {kind} are not found"
+        assert not lost, f"docs/problem-line.md: the table of {kind} lines lacks {lost}"
+
+
 def check_evidence():
     """Labels of kernels are those of bench/results."""
     got = subprocess.run([sys.executable, os.path.join(ROOT, "bench/evidence.py"), "--check"],
@@ -336,7 +359,8 @@ def check_excerpts():
     assert count > 8 and not lost, f"{count} excerpts; " + "\n# ".join(lost)
 
 
-LINKS = (check_links, check_paths, check_reached, check_size, check_tables, check_activations)
+LINKS = (check_links, check_paths, check_reached, check_size, check_tables, check_activations,
+         check_keys)
 COMMANDS = (check_evidence, check_excerpts, check_commands, check_lines, check_demo, check_programs,
             check_python)
 
