@@ -41,7 +41,7 @@ const char *qn_result_wrong(const struct qn_problem *p,
     if (p->beta != QUERN_BETA_ZERO)
         return "nothing is added to them, beta=0 is expected";
     if (p->copies == QUERN_COLUMNWISE)
-        return "the rowwise tensor is D, so row or both is expected";
+        return "the rowwise tensor is D, so rowwise or both is expected";
     if (recipe->scaling[of].type == QUERN_TYPE_NONE)
         return of == QN_DY ? "the recipe keeps dy as it is"
                            : "the recipe keeps x as it is";

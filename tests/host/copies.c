@@ -458,7 +458,7 @@ TEST(test_result_refusals)
         {"fprop fp8_row g=1 m=8 n=256 k=64 dequantize=pass copies=both",
          "are factors of sums, not of values"},
         {"fprop fp8_block g=1 m=8 n=256 k=64 bias=1 copies=columnwise",
-         "row or both is expected"},
+         "rowwise or both is expected"},
         {"fprop bf16 g=1 m=8 n=256 k=64 bias=1 copies=both",
          "recipe bf16: the recipe keeps x as it is"},
         {"dgrad fp8_block g=1 m=8 n=256 k=64 bias=1 copies=rowwise",

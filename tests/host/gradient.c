@@ -337,7 +337,7 @@ TEST(test_gradient_refusals)
                    "keeps dy as it is");
     expect_refused("dgrad fp8_block g=4 m=64 n=64 k=128 activation=swiglu "
                    "copies=columnwise",
-                   "row or both");
+                   "rowwise or both");
     expect_refused("dgrad mxfp4 g=4 m=64 n=64 k=128 activation=swiglu "
                    "dequantize=fp8",
                    "activation: both products of dgrad");
