@@ -172,12 +172,12 @@ static const struct qn_field product[] = {
     {FLAG("saved", saved)},
     {DBIAS},
     {FLAG("dprob", dprob)},
-    {WORD("copies", copies, copies)},
+    {WORD("copies", copies, copies), .usage = "none|rowwise|both"},
     {WORD("dequantize", dequantize, dequantize)},
     {SPLIT},
 };
 
-const struct qn_fields qn_line_product = QN_LINE(product, "quern.h gives it");
+const struct qn_fields qn_line_product = QN_LINE(product, "its list has");
 
 #undef AT
 
@@ -231,7 +231,7 @@ static const struct qn_field cast[] = {
     {SPLIT, MOST},
 };
 
-const struct qn_fields qn_line_cast = QN_LINE(cast, "quern.h gives it");
+const struct qn_fields qn_line_cast = QN_LINE(cast, "its list has");
 
 #undef AT
 
@@ -327,4 +327,4 @@ static const struct qn_field route[] = {
      .usage = "i32|i64", .expected = "i32 or i64 is expected", ONLY(ROUTE)},
 };
 
-const struct qn_fields qn_line_route = QN_LINE(route, "quern.h gives it");
+const struct qn_fields qn_line_route = QN_LINE(route, "its list has");
