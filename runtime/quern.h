@@ -3,8 +3,8 @@
 ** quern.h: grouped GEMM for mixture-of-experts models.
 **
 ** A *line* of text describes a computation: a product of G groups (experts), a
-** quantization, the MLP of a layer, or the routes of its tokens. A *plan* is a
-** line made ready for one device. A run fills in the addresses:
+** quantization, an MLP, a layer from tokens, or the routes of its tokens. A
+** *plan* is a line made ready for one device. A run fills in the addresses:
 **
 **     struct quern_args args = QUERN_ARGS_INIT;
 **     struct quern_context *ctx;
@@ -345,7 +345,7 @@ QUERN_API int quern_describe(struct quern_context *ctx, const char *line,
 struct quern_plan_info {
     const char *kernel;     /* lives as the context; "" of an MLP */
     int backend;            /* enum quern_backend, never AUTO */
-    int sms;                /* CTAs launched, or host threads */
+    int sms;                /* multiprocessors used, or threads */
     size_t workspace_bytes; /* of each run */
     int microbatches;       /* products that one launch merges; 1: none */
     int tuned;              /* 1: measured to be the fastest, 0: not measured */
@@ -420,9 +420,9 @@ QUERN_API int quern_run(const struct quern_plan *plan,
                         const struct quern_args *args,
                         struct CUstream_st *stream);
 
-/* Wait for `stream`, then report and clear the errors of its runs with this
-   workspace, all that is read of args: QUERN_ESIZES names the first group, or
-   token and k, and the rule. Not in a capture (QUERN_ECAPTURE). _ECUDA. */
+/* Wait for `stream`, then report and clear errors of its runs: args gives their
+   workspace or errors, and names for sizes. QUERN_ESIZES has the first group,
+   or token and k, and the rule. Not in a capture (QUERN_ECAPTURE). _ECUDA. */
 QUERN_API int quern_check(const struct quern_plan *plan,
                           const struct quern_args *args,
                           struct CUstream_st *stream);

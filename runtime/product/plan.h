@@ -41,7 +41,7 @@ struct qn_plan {
     int backend;
     int capability;                        /* of the GPU, 90 for 9.0 */
     int tuned;                             /* measured to be the fastest */
-    int workers;                           /* CTAs, or threads of the host */
+    int workers;                           /* multiprocessors, or threads */
     struct qn_geometry operands[QN_ROLES]; /* by enum qn_role */
     unsigned char has[QN_ROLES];           /* enum qn_has */
     int mapped[QN_ROLES];                  /* the kernel has a map of it */

@@ -64,7 +64,7 @@ int qn_plan_make(struct quern_context *ctx, const struct qn_problem *problem,
     if (!code)
         qn_context_log(ctx, QUERN_LOG_DEBUG, "plan: %s on %d %s",
                        qn_plan_name(*plan), (*plan)->workers,
-                       (*plan)->driver ? "CTAs" : "threads");
+                       (*plan)->driver ? "multiprocessors" : "threads");
     return qn_error_done(code);
 }
 
