@@ -54,7 +54,7 @@ static void print_environment(void)
     } rows[] = {
         {"QUERN_KERNELS", "a folder of quern build, whose kernels are loaded"},
         {"QUERN_CACHE", "folders of compiled kernels, separated by ':'"},
-        {"QUERN_CACHE_SIZE", "bytes that they may have, as 500M (default 4G)"},
+        {"QUERN_CACHE_SIZE", "bytes of the one for new entries (default 4G)"},
         {"QUERN_TUNE", "folders with files of measured winners"},
         {"QUERN_LOG", "error, info or debug: the log that -v prints"},
         {"QUERN_TRUST", "compiled, interpreted or run: evidence without trial"},
