@@ -365,7 +365,7 @@ enum qn_cast_op { QN_CASTS_BEGIN = QUERN_WGRAD, QN_CASTS(QN_ENUM) QN_OP_COUNT };
 enum qn_form { QN_FORMS(QN_ENUM) QN_FORM_COUNT };
 
 /*
-** The error record, four 32-bit words at the start of the workspace. Group
+** The error record, eight 32-bit words at the start of the workspace. Group
 ** checks run in order, and the first that fails is recorded:
 **   [0] code   [1] group   [2] low and [3] high word of the offending value
 **   [4] part, of a merged launch
@@ -516,12 +516,13 @@ struct qn_kernel {
     int tile[3];    /* m, n, k */
     int cluster[2]; /* CTAs along m, along n */
     int stages;
-    const char *schedule;   /* "cooperative", "pingpong", "" */
+    const char *schedule;   /* "cooperative", "pingpong", "overlapped" or "" */
     const char *addend;     /* how C arrives: "reduce", "read", "fetch", .. */
     const char *dequantize; /* where codes become values: "shared", "registers";
                                "swapped": registers, and D turned; "weights":
                                the same next to A as it is copied; "few": by
-                               mma.sync, for few rows of A */
+                               mma.sync, for few rows of A; "rebased": in
+                               FP8, relative to a row's largest scale */
     const char *becomes;    /* their type when dequantized: "bf16", "f16" (with
                                QN_PARAM_bases next to codes), or "either", by
                                tiles */

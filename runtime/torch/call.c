@@ -546,7 +546,7 @@ static void release(struct call *c)
         qn_abi.aoti_torch_delete_cuda_guard(c->guard);
 }
 
-/* A run on the host is checked at once; qn_kept_check looks at the others. */
+/* A run on the host is checked at once; quern_torch_check checks the others. */
 static int run(struct call *c)
 {
     const char *error;
