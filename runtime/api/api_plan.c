@@ -71,7 +71,8 @@ static int make(struct quern_plan *plan, const struct quern_plan_options *o)
     }
 }
 
-/* The tensor of A that a kernel makes in its mainloop, for who wants it. */
+/* The tensor of A that a kernel makes in its mainloop: written only if the
+   caller gives the operand. */
 static int is_made_inside(const struct quern_plan *plan, int arg)
 {
     return plan->line.kind == QN_LINE_PRODUCT &&

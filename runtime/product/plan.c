@@ -189,7 +189,7 @@ static unsigned char has(const struct qn_plan *plan, int role)
         qn_fuse_strategy(plan->kernel) == QUERN_QUANTIZE_MAINLOOP;
 
     switch (role) {
-    case QN_ROLE_A: /* made in the mainloop, written for who wants it */
+    case QN_ROLE_A: /* of a mainloop: written only if the caller gives it */
         return inside ? QN_HAS_IF_GIVEN : QN_HAS_ALWAYS;
     case QN_ROLE_C:
         return p->beta == QUERN_BETA_ANY ? QN_HAS_ALWAYS : QN_HAS_NEVER;
