@@ -16,15 +16,32 @@ static lua_Integer length_of(lua_State *L)
     return n;
 }
 
-/* concat(list, separator) */
+/* The range of the list at index 1 that the arguments from index `at` on name,
+   without them the whole list; an empty one ends before it begins. It is inside
+   the list, so that no range takes longer than the list is. */
+static void range_of(lua_State *L, int at, lua_Integer *first,
+                     lua_Integer *last)
+{
+    const lua_Integer n = length_of(L);
+
+    *first = luaL_optinteger(L, at, 1);
+    *last = luaL_optinteger(L, at + 1, n);
+    if (*first > *last)
+        return;
+    luaL_argcheck(L, *first >= 1 && *first <= n, at, "out of the list");
+    luaL_argcheck(L, *last <= n, at + 1, "out of the list");
+}
+
+/* concat(list, separator, first, last) */
 static int concat(lua_State *L)
 {
     const char *separator = luaL_optstring(L, 2, "");
-    lua_Integer n = length_of(L);
+    lua_Integer first, last;
     luaL_Buffer out;
 
+    range_of(L, 3, &first, &last);
     luaL_buffinit(L, &out);
-    for (lua_Integer i = 1; i <= n; i++) {
+    for (lua_Integer i = first; i <= last; i++) {
         lua_rawgeti(L, 1, i);
         if (!lua_isstring(L, -1))
             return luaL_error(L,
@@ -32,7 +49,7 @@ static int concat(lua_State *L)
                               "numbers",
                               i, luaL_typename(L, -1));
         luaL_addvalue(&out);
-        if (i < n)
+        if (i < last)
             luaL_addstring(&out, separator);
     }
     luaL_pushresult(&out);
@@ -100,19 +117,22 @@ static int take_out(lua_State *L)
     return 1;
 }
 
-/* unpack(list): few, since each costs a stack slot. */
+/* unpack(list, first, last): few, since each costs a stack slot. */
 static int unpack(lua_State *L)
 {
-    lua_Integer n;
+    lua_Integer first, last;
 
     if (qg_frozen_content(L, 1))
         lua_replace(L, 1);
-    n = length_of(L);
-    luaL_argcheck(L, n <= MOST, 1, "at most 64 elements can be unpacked");
-    luaL_checkstack(L, (int)n, NULL);
-    for (lua_Integer i = 1; i <= n; i++)
+    range_of(L, 2, &first, &last);
+    if (first > last)
+        return 0;
+    luaL_argcheck(L, last - first < MOST, 1,
+                  "at most 64 elements can be unpacked");
+    luaL_checkstack(L, (int)(last - first) + 1, NULL);
+    for (lua_Integer i = first; i <= last; i++)
         lua_rawgeti(L, 1, i);
-    return (int)n;
+    return (int)(last - first) + 1;
 }
 
 const luaL_Reg qg_table[] = {{"concat", concat}, {"insert", insert},
