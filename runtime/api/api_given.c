@@ -403,6 +403,19 @@ static int check_limits(const struct qn_line *line,
     return QUERN_OK;
 }
 
+/* Those of products are checked with their other arguments. */
+static int check_scalars(const struct quern_plan *plan,
+                         const struct quern_args *args)
+{
+    if (plan->line.kind == QN_LINE_PRODUCT || args->scalars == 0 ||
+        args->scalars == 1)
+        return QUERN_OK;
+    return qn_error_set(QUERN_EINVAL,
+                        "args.scalars is %d: 0 or 1 is expected, as only "
+                        "products have alpha and beta",
+                        args->scalars);
+}
+
 static int give_scalars(const struct quern_plan *plan,
                         const struct quern_args *args, union qn_given *given)
 {
@@ -470,6 +483,8 @@ int qn_api_given(const struct quern_plan *plan, const struct quern_args *args,
         code = phases_of(plan, args, &phases);
     if (!code)
         code = find_rows(plan, args, &rows);
+    if (!code)
+        code = check_scalars(plan, args);
     if (!code)
         code = check_unknown(plan, args);
     if (code)

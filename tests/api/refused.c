@@ -12,6 +12,9 @@
 #define WEIGHTS "quantize mxfp8 of=w g=4 m=64 k=64"
 #define MLP     "mlp mxfp8 g=4 m=40 hidden=64 ffn=64 bias=1"
 #define CLAMPED "mlp bf16 g=4 m=40 hidden=64 ffn=64 activation=clamped_swiglu"
+#define MOE     "moe bf16 g=4 m=40 topk=2 hidden=64 ffn=64"
+#define ROUTE   "route g=4 m=40 topk=2"
+#define COMBINE "combine m=40 topk=2 k=64"
 #define HOST    "fprop bf16 g=4 m=40 n=64 k=64 sizes=host"
 
 /* The change of a field of the arguments. */
@@ -66,6 +69,11 @@ static const struct broken {
     {MLP, "args.rows is 41", {SELF(rows, SET, 41)}},
     {PRODUCT, "scalars is 3", {SELF(scalars, SET32, 3)}},
     {PRODUCT, "scalars is -1", {SELF(scalars, SET32, -1)}},
+    {CAST, "args.scalars is 3: 0 or 1", {SELF(scalars, SET32, 3)}},
+    {MLP, "args.scalars is 4: 0 or 1", {SELF(scalars, SET32, 4)}},
+    {MOE, "args.scalars is -1: 0 or 1", {SELF(scalars, SET32, -1)}},
+    {ROUTE, "args.scalars is 3: 0 or 1", {SELF(scalars, SET32, 3)}},
+    {COMBINE, "args.scalars is 2: 0 or 1", {SELF(scalars, SET32, 2)}},
     /* fp32's -1 and NaN */
     {CLAMPED, "args.limit is -1: 0 or more", {SELF(limit, SET32, -0x40800000)}},
     {CLAMPED, "args.limit is nan: 0", {SELF(limit, SET32, 0x7fc00000)}},
