@@ -174,6 +174,7 @@ int qn_source_emit(const struct qn_options *options, struct qg *generator,
                    int *count)
 {
     const struct quern_registry *registry = qg_registry(generator);
+    char begin[64];
     const char *text;
     sigset_t before;
     size_t length;
@@ -190,8 +191,11 @@ int qn_source_emit(const struct qn_options *options, struct qg *generator,
     qn_signal_release(&before);
     if (!failed)
         return QN_EXIT_OK;
-    return qn_message_text(options,
-                           failed == 2 ? QN_EXIT_UNABLE : QN_EXIT_USAGE, "",
+    if (failed != 2)
+        return qn_message_text(options, QN_EXIT_USAGE, "",
+                               qg_diagnostics(generator));
+    snprintf(begin, sizeof begin, "quern %s: ", options->command);
+    return qn_message_text(options, QN_EXIT_UNABLE, begin,
                            qg_diagnostics(generator));
 }
 

@@ -123,7 +123,7 @@ static const struct {
     {"run fprop bf16 g=1024 m=1073741824 n=1000000 k=1000000 --backend host", 3,
      "host memory ran out"},
     {"emit -o /proc/none quern_bf16_fprop_tn_m_f32_scale_host", 3,
-     "cannot write /proc/none: "},
+     "quern emit: error: cannot write /proc/none: "},
     {"bench " SMALL " --backend host --repeat 1 --json /none/x", 3,
      "/none/x cannot be written"},
     {"bench " SMALL " --backend host --repeat 1 --json /dev/full", 3,
