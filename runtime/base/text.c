@@ -112,3 +112,17 @@ int qn_text_character(const unsigned char *at)
         return 0;
     return more + 1;
 }
+
+int qn_text_valid(const char *string)
+{
+    const unsigned char *at = (const unsigned char *)string;
+
+    while (*at) {
+        const int length = qn_text_character(at);
+
+        if (!length)
+            return 0;
+        at += length;
+    }
+    return 1;
+}

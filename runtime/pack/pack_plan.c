@@ -91,6 +91,11 @@ static int add_others(struct qn_pack *pack)
     for (int i = 0; i < c->nfiles; i++) {
         const char *name = qn_checkpoint_name(&c->files[i]);
 
+        if (!qn_text_valid(name))
+            return qn_error_set(QUERN_EINVAL,
+                                "%s: the name of a file that quern pack keeps "
+                                "the header of must be valid UTF-8",
+                                c->files[i].label);
         if (!qn_pack_names_file(name))
             return qn_error_set(QUERN_EINVAL,
                                 "%s: the name of a file that quern pack can "
@@ -191,6 +196,11 @@ int qn_pack_plan(struct qn_pack *pack, struct quern_context *ctx,
         if (qn_safetensors_metadata(&checkpoint->files[i], QN_PACK_METADATA))
             return qn_error_set(QUERN_EINVAL, "%s: it is packed already",
                                 checkpoint->files[i].label);
+    if (options->experts_of && !qn_text_valid(options->experts_of))
+        return qn_error_set(QUERN_EINVAL,
+                            "--experts-of '%s': it must be valid "
+                            "UTF-8, as the new file keeps it",
+                            options->experts_of);
     code = qn_format_find(checkpoint, options->format, &pack->format);
     pack->recipe = options->recipe;
     if (!code && !pack->recipe)

@@ -254,6 +254,8 @@ static int parse_json(struct qn_safetensors *file)
     if (strlen(file->header) != file->header_bytes || file->header[0] != '{')
         return wrong_file(file, "its header is no JSON object: it is no "
                                 "safetensors file");
+    if (!qn_text_valid(file->header))
+        return wrong_file(file, "its header is not valid UTF-8");
     if (strstr(file->header, "\\u0000")) /* cJSON would end a name there */
         return wrong_file(file, "its header has a NUL character in a string");
     file->json = cJSON_ParseWithLengthOpts(file->header, file->header_bytes + 1,

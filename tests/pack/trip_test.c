@@ -247,6 +247,24 @@ TEST(names_of_files_are_checked)
     quern_close(ctx);
 }
 
+/* The new file's header keeps files' names and the pattern of layers. */
+TEST(names_without_utf8_are_refused)
+{
+    const struct qn_pack_options pattern = {.experts_of = "*[\xff.]*"};
+    struct quern_context *ctx = open_library();
+
+    write_rows("a.safetensors", gpt_oss, ROWS);
+    write_rows("\xff.safetensors", gpt_oss, ROWS);
+    assert_int_equal(pack(ctx, "a.safetensors", NULL, &pattern, "p"),
+                     QUERN_EINVAL);
+    assert_non_null(strstr(qn_error_text(), "it must be valid UTF-8"));
+    assert_int_equal(pack(ctx, "\xff.safetensors", NULL, &usual, "p"),
+                     QUERN_EINVAL);
+    assert_non_null(strstr(qn_error_text(), "must be valid UTF-8"));
+    assert_int_equal(pack_count("."), 2);
+    quern_close(ctx);
+}
+
 TEST(mixed_checkpoints_are_refused)
 {
     static const struct row deepseek[] = {
