@@ -39,7 +39,6 @@ const char *qg_word_print(struct qg *, const struct qg_word *);
 /* ----------------------------------------------------------------- words.c */
 
 const struct qg_word_kind *qg_word_kind(int index);
-const char *qg_word_usage(const char *word); /* how a known word is written */
 /* The statement of a word and a name, which the field of that word has in the
    statement at the location; NULL and noted. */
 const void *qg_word_find(struct qg *, const char *word, const char *name,

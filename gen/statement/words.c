@@ -57,7 +57,8 @@ const struct qg_word_kind *qg_word_kind(int index)
     return index < COUNT ? &kinds[index] : NULL;
 }
 
-const char *qg_word_usage(const char *word)
+/* How a known word is written. */
+static const char *usage_of(const char *word)
 {
     int i = 0;
 
@@ -78,9 +79,9 @@ const void *qg_word_find(struct qg *q, const char *word, const char *name,
     for (found = q->declared; found; found = found->before)
         if (!strcmp(found->kind->word, word))
             qg_nearest_try(&nearest, found->name);
-    qg_diag_note(
-        q, qg_lex_field(q, statement, word, 1), QG_E_UNKNOWN_NAME, word, name,
-        qg_nearest_hint(&nearest, "declare it: ", qg_word_usage(word)));
+    qg_diag_note(q, qg_lex_field(q, statement, word, 1), QG_E_UNKNOWN_NAME,
+                 word, name,
+                 qg_nearest_hint(&nearest, "declare it: ", usage_of(word)));
     return NULL;
 }
 

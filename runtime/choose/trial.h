@@ -81,13 +81,6 @@ void qn_trial_run(struct qn_session *session, const struct qn_kernel *kernel,
                   const void *cubin, size_t bytes,
                   struct qn_trial_result *result);
 
-/* The small problem for a kernel of the session's variant, and the lengths of
-   its groups. 0: none obeys the kernel's rules. */
-enum { QN_TRIAL_GROUPS = 6 };
-int qn_trial_problem(const struct qn_session *session,
-                     const struct qn_kernel *kernel, struct qn_problem *problem,
-                     int64_t sizes[QN_TRIAL_GROUPS]);
-
 /* Time for a kernel: its program starts CUDA, which takes seconds on a machine
    of many GPUs, and computes for less than one. */
 #define QN_TRIAL_SECONDS 20

@@ -39,6 +39,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+enum { GROUPS = 6 };
+
 /* -------------------------------------------------------------- the problem */
 
 static int larger(int a, int b)
@@ -54,17 +56,17 @@ static int64_t steps(const struct qn_kernel *kernel)
 
 /* Groups along the ragged axis, and the total with room after the last. */
 static int64_t fill_sizes(const struct qn_kernel *kernel, int ragged,
-                          int64_t sizes[QN_TRIAL_GROUPS])
+                          int64_t sizes[GROUPS])
 {
     const int axis = ragged == QUERN_AXIS_NONE ? 0 : ragged - QUERN_AXIS_M;
     const int64_t tile = larger(kernel->tile[axis], 1);
-    const int64_t lengths[QN_TRIAL_GROUPS] = {
+    const int64_t lengths[GROUPS] = {
         37,       0, ragged == QUERN_AXIS_K ? tile * steps(kernel) : tile,
         tile + 1, 1, 129};
     int64_t total = 24;
 
     memcpy(sizes, lengths, sizeof lengths);
-    for (int i = 0; i < QN_TRIAL_GROUPS; i++)
+    for (int i = 0; i < GROUPS; i++)
         total += sizes[i];
     return (total + 127) / 128 * 128;
 }
@@ -79,15 +81,18 @@ static int is_served(const struct qn_session *s, const struct qn_kernel *kernel,
            qn_select_fits(p, recipe, kernel);
 }
 
-int qn_trial_problem(const struct qn_session *s, const struct qn_kernel *kernel,
-                     struct qn_problem *p, int64_t sizes[QN_TRIAL_GROUPS])
+/* The small problem for a kernel of the session's variant, and the lengths of
+   its groups. 0: none obeys the kernel's rules. */
+static int small_problem(const struct qn_session *s,
+                         const struct qn_kernel *kernel, struct qn_problem *p,
+                         int64_t sizes[GROUPS])
 {
     static const int parts[] = {16, 32, 64, 128, 0}; /* of a tile */
     enum { PARTS = sizeof parts / sizeof parts[0] };
     int64_t total;
 
     *p = *s->problem;
-    p->groups = QN_TRIAL_GROUPS;
+    p->groups = GROUPS;
     p->microbatches = p->sizes = p->outside = 0;
     *p->split = 0;
     total = fill_sizes(kernel, p->ragged, sizes);
@@ -300,12 +305,11 @@ static int open_code(const void *cubin, size_t bytes)
     return file;
 }
 
-static void print_sizes(const int64_t sizes[QN_TRIAL_GROUPS], char *text,
-                        size_t size)
+static void print_sizes(const int64_t sizes[GROUPS], char *text, size_t size)
 {
     size_t used = 0;
 
-    for (int i = 0; i < QN_TRIAL_GROUPS; i++)
+    for (int i = 0; i < GROUPS; i++)
         used += (size_t)snprintf(text + used, size - used, "%s%lld",
                                  i ? "," : "", (long long)sizes[i]);
 }
@@ -351,7 +355,7 @@ void qn_trial_run(struct qn_session *s, const struct qn_kernel *kernel,
                   const void *cubin, size_t bytes,
                   struct qn_trial_result *result)
 {
-    int64_t sizes[QN_TRIAL_GROUPS];
+    int64_t sizes[GROUPS];
     char program[PATH_MAX];
     struct qn_problem p;
     int code;
@@ -362,7 +366,7 @@ void qn_trial_run(struct qn_session *s, const struct qn_kernel *kernel,
         set(result, QN_TRIAL_UNABLE,
             "the program 'quern', which tries it, is not installed with the "
             "library; set QUERN_CHECKER");
-    } else if (!qn_trial_problem(s, kernel, &p, sizes)) {
+    } else if (!small_problem(s, kernel, &p, sizes)) {
         set(result, QN_TRIAL_UNABLE, "no small problem obeys its rules");
     } else if ((code = open_code(cubin, bytes)) < 0) {
         set(result, QN_TRIAL_UNABLE, "no memory for its code: %s",

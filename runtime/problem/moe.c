@@ -97,8 +97,9 @@ int qn_moe_within(const struct qn_recipe *recipe)
 
 /* ------------------------------------------------------------------- rules */
 
-int qn_moe_check(struct quern_context *ctx, const struct qn_moe *moe,
-                 const struct qn_recipe **recipe)
+/* All rules. QUERN_EINVAL names field and rule. */
+static int check_moe(struct quern_context *ctx, const struct qn_moe *moe,
+                     const struct qn_recipe **recipe)
 {
     struct qn_route route;
     struct qn_mlp mlp;
@@ -136,7 +137,7 @@ int qn_moe_parse(struct quern_context *ctx, const char *text,
     if (!code)
         code = qn_field_parse(&qn_line_moe, 0, text, &moe);
     if (!code)
-        code = qn_moe_check(ctx, &moe, NULL);
+        code = check_moe(ctx, &moe, NULL);
     if (!code)
         *out = moe;
     return code;
@@ -250,7 +251,7 @@ int qn_moe_describe(struct quern_context *ctx, const struct qn_moe *moe,
     struct qn_moe_space space;
     struct qn_route route;
     struct qn_mlp mlp;
-    int code = qn_moe_check(ctx, moe, &recipe);
+    int code = check_moe(ctx, moe, &recipe);
 
     if (code)
         return code;

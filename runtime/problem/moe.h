@@ -52,10 +52,6 @@ int qn_moe_parse(struct quern_context *ctx, const char *text,
                  struct qn_moe *moe);
 int qn_moe_print(const struct qn_moe *moe, char *buffer, size_t size);
 
-/* All rules. QUERN_EINVAL names field and rule. */
-int qn_moe_check(struct quern_context *ctx, const struct qn_moe *moe,
-                 const struct qn_recipe **recipe);
-
 /* Its parts: the MLP of m * topk rows, and lines about routes with the first
    word `work` (enum quern_routing). */
 void qn_moe_mlp(const struct qn_moe *moe, struct qn_mlp *mlp);
