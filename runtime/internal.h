@@ -47,7 +47,7 @@ struct qn_args {
     struct qn_tensor column; /* made into a; its columnwise tensor */
     const float *bias, *probability; /* [G, n], [m] only with bias=1, prob=1 */
     float *dbias, *dprob;      /* [G, columns], [m] only with dbias=, .. */
-    float limit, slope, shift; /* of clamped_swiglu: 7, 1.702 and 1 */
+    float limit, slope, shift; /* of clamped_swiglu */
     const int *gather;         /* [m] indices, with gather= */
     const int *scatter;        /* [m] with scatter=1: row i is row scatter[i]
                                   of D, or is not written if there is none */
@@ -257,7 +257,7 @@ struct qn_quantize_args {
                                  the end, as TransformerEngine does */
     const uint64_t *random;   /* [2] stochastic rounding: seed and offset */
     const int *noop;          /* as in qn_args; for a w quantized before */
-    float limit, slope, shift; /* of clamped_swiglu: 7, 1.702 and 1 */
+    float limit, slope, shift; /* of clamped_swiglu */
     void *workspace;           /* as in struct qn_args */
     const int64_t *host_sizes; /* [G] instead of first_dims and offsets */
     const int *gather; /* only of a layer's casts: [m], row i is that of token
@@ -406,7 +406,7 @@ struct qn_mlp_args {
     float *history;            /* [QUERN_MLP_TENSORS][slots]: delayed scaling,
                                   as of qn_quantize_run, which rescales */
     const uint64_t *random;    /* [QUERN_MLP_TENSORS][2] */
-    float limit, slope, shift; /* of clamped_swiglu: 7, 1.702 and 1 */
+    float limit, slope, shift; /* of clamped_swiglu */
     void *saved;     /* forward leaves it for backward and wgrad, and ... */
     void *pending;   /* backward for wgrad; one of each per microbatch */
     void *workspace; /* one per concurrent run; the caller zeroes the

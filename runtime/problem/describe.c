@@ -84,9 +84,8 @@ int qn_describe_valid(struct quern_context *ctx,
         describe_operand(problem, recipe, QN_ROLE_T, &description->args.t);
     if (problem->lora)
         describe_lora(ctx, problem, &description->args);
-    description->args.limit = 7;
-    description->args.slope = 1.702f;
-    description->args.shift = 1;
+    qn_problem_limits(&description->args.limit, &description->args.slope,
+                      &description->args.shift);
     describe_result(problem, recipe, description);
     return qn_fuse_describe(ctx, problem, recipe, description);
 }

@@ -147,9 +147,7 @@ static void describe_numbers(const struct qn_mlp *mlp, struct qn_mlp_args *args)
     }
     args->rows = mlp->m;
     args->sizes_type = QUERN_I32;
-    args->limit = 7;
-    args->slope = 1.702f;
-    args->shift = 1;
+    qn_problem_limits(&args->limit, &args->slope, &args->shift);
 }
 
 static void describe_weights(const struct quern_context *ctx,

@@ -66,6 +66,17 @@ int qn_problem_groups(int groups);
 void qn_problem_defaults(struct qn_problem *problem,
                          const struct qn_recipe *recipe);
 
+/* The constants of clamped_swiglu where a caller gives none: those of
+   QUERN_ARGS_INIT. */
+static inline void qn_problem_limits(float *limit, float *slope, float *shift)
+{
+    static const struct quern_args usual = QUERN_ARGS_INIT;
+
+    *limit = usual.limit;
+    *slope = usual.slope;
+    *shift = usual.shift;
+}
+
 /* Set the message for an unknown recipe, with the known ones; QUERN_EINVAL. */
 int qn_problem_no_recipe(struct quern_context *ctx, const char *name);
 

@@ -464,9 +464,7 @@ int qn_quantize_describe(struct quern_context *ctx,
     d->history = q->work == QUERN_DEQUANTIZE ? 0 : s->history;
     d->random = s->stochastic && q->work <= QUERN_TRANSPOSE;
     d->args.sizes_type = QUERN_I32;
-    d->args.limit = 7;
-    d->args.slope = 1.702f;
-    d->args.shift = 1;
+    qn_problem_limits(&d->args.limit, &d->args.slope, &d->args.shift);
     if (q->work != QUERN_RESCALE) {
         int copies = described_copies(q);
 
