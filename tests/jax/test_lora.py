@@ -75,6 +75,24 @@ def test_gradients(recipe, layout, rank):
         near(dw[0], turned([x.T @ d for x, d in zip(xs, dys)]))
 
 
+@pytest.mark.parametrize("scaling", [0.3, 1e-8])
+@pytest.mark.parametrize("recipe", ["bf16", "fp16"])
+def test_gradient_of_adapters_without_that_of_lhs(recipe, scaling):
+    """The bits of both are equal. With the least factor dy @ b exceeds the range of FP16."""
+    case = Case([5, 0, 70, 1], n=128, k=256, dtype=DTYPES[recipe])
+    pair = adapters(case, 8, "kn", case.x.dtype)
+
+    def dot(x, pair):
+        return qj.ragged_dot(x, case.w, case.sizes, recipe=recipe, lora=pair, lora_scaling=scaling)
+
+    dy = case.dy * (2**12 if scaling == 1e-8 else 1)
+    _, *expected = jax.jit(lambda: jax.vjp(dot, case.x, pair)[1](dy))()
+    found = jax.jit(lambda: jax.vjp(lambda pair: dot(case.x, pair), pair)[1](dy))()
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected)):
+        assert jnp.isfinite(one).all() and same(one, other)
+    assert jax.tree.leaves(found)[0].any()
+
+
 def test_dense_with_bias():
     """As the product of merged weights, a's gradient of x in any shape, the bias' in fp32."""
     case = Case([3, 0, 13], n=32, k=64, rows=16)

@@ -55,6 +55,24 @@ def test_gradients(recipe, rank):
         assert_near(found.grad, leaf.grad, 2**-7)
 
 
+@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("rank", [1, 8, 65])
+@pytest.mark.parametrize("scaling", [1, 0.3, 1e-8])
+def test_gradient_of_a_without_that_of_x(recipe, rank, scaling):
+    """lora_t is rounded once, after the factor: the bits are those of a call whose x has a
+    gradient. With the least factor dy @ b exceeds the range of FP16, and times it does not."""
+    case = Case([5, 0, 70, 1], n=128, k=256, dtype=RECIPES[recipe])
+    a, b = adapters(case, rank, case.x.dtype)
+    w, _ = weights_of(case, recipe)
+    dy = case.dy * 2**12 if scaling == 1e-8 else case.dy
+    found = []
+    for need_x in (False, True):
+        x = case.x.clone().requires_grad_(need_x)
+        y = qt.grouped_mm(x, w, **case.sizes(), recipe=recipe, lora=(a, b), lora_scaling=scaling)
+        found.append(torch.autograd.grad(y, a, dy)[0])
+    assert found[1].isfinite().all() and torch.equal(*found)
+
+
 def test_with_weights_and_bias():
     case = Case([9, 0, 33], n=64, k=48)
     a, b = adapters(case, 16, torch.bfloat16)

@@ -49,9 +49,10 @@ class _AdaptedMM(torch.autograd.Function):
             dx, dt = _product("dgrad", o.dx, dy, o.k, o.n, (w0, w1, w2), a, b, scale, lengths, ends,
                               o)
         elif need_a:
-            dt = f.product(f"dgrad {recipe} d={WORDS[a.dtype]}", g, m, rank, o.n, (dy, None, None),
+            d = a.dtype if scale is None else torch.float32
+            dt = f.product(f"dgrad {recipe} d={WORDS[d]}", g, m, rank, o.n, (dy, None, None),
                            (b, None, None), lengths, ends)
-            dt = dt if scale is None else dt * scale.to(dt.dtype)
+            dt = dt if scale is None else (dt * scale).to(a.dtype)
         return (dx, wgrad(rank, o.k, dt, x) if need_a else None,
                 wgrad(o.n, rank, dy, t) if need_b else None,
                 wgrad(o.n, o.k, dy, x) if need_w else None,
