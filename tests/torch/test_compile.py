@@ -215,6 +215,55 @@ def test_export(kind, recipe):
             assert torch.equal(program.module()(x, sizes), setting.module(x, sizes))
 
 
+def layer(count):
+    """The arguments of moe for so many tokens in two axes: the experts are the same for any."""
+    torch.manual_seed(0)
+    weights = [torch.randn(shape).to(BF16) for shape in ((4, 64, 64), (4, 64, 32), (4, 8, 64),
+                                                         (4, 64, 8))]
+    x = torch.randn(count, 1, 64).to(BF16)
+    return x, torch.randint(4, (count, 2)), torch.rand(count, 2), *weights
+
+
+LAYERS = {
+    "moe": lambda x, indices, probs, w1, w2, a, b: qt.moe(x, indices, probs, w1, w2),
+    "residual": lambda x, indices, probs, w1, w2, a, b: qt.moe(
+        x, indices, probs, w1, w2, residual=x * 2, first=1, experts=6),
+    "adapters": lambda x, indices, probs, w1, w2, a, b: qt.moe(
+        x, indices, probs, w1, w2, residual=x * 2, lora1=(a, b)),
+}
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+def test_all_shapes_dynamic_of_moe(kind):
+    compiled = torch.compile(LAYERS[kind], fullgraph=True, dynamic=True, backend="aot_eager")
+    for count in (10, 3, 200):
+        assert torch.equal(compiled(*layer(count)), LAYERS[kind](*layer(count)))
+
+
+SIZES = torch.tensor([3, 0, 5, 2])
+INTEGERS = {
+    "first": lambda n, x, indices, probs, w1, w2, a, b: qt.moe(
+        x, indices, probs, w1, w2, first=n, experts=12),
+    "experts": lambda n, x, indices, probs, w1, w2, a, b: qt.moe(
+        x, indices, probs, w1, w2, experts=n + 4),
+    "interleave": lambda n, x, indices, probs, w1, w2, a, b: qt.moe(
+        x, indices, probs, w1, w2, interleave=n),
+    "interleave of an MLP": lambda n, x, indices, probs, w1, w2, a, b: qt.grouped_mlp(
+        x, w1, w2, SIZES, interleave=n),
+    "interleave next to adapters": lambda n, x, indices, probs, w1, w2, a, b: qt.grouped_mlp(
+        x, w1, w2, SIZES, interleave=n, lora1=(a, b)),
+    "route": lambda n, x, indices, *rest: qt.route(indices, 3, first=n, total=12)[1],
+}
+
+
+@pytest.mark.parametrize("name", INTEGERS)
+def test_integers_that_vary(name):
+    """torch.compile makes an integer symbolic once it has two values; a line needs each value."""
+    compiled = torch.compile(INTEGERS[name], fullgraph=True, backend="aot_eager")
+    for n in (0, 2, 4, 8):
+        assert torch.equal(compiled(n, *layer(10)), INTEGERS[name](n, *layer(10)))
+
+
 @pytest.mark.parametrize("name, reason", [
     ("list", "the sizes are a list"), ("queue", "a queue of weight gradients is filled"),
     ("delay", "delay_wgrad_compute keeps"), ("separate", "main_grad of separate weights"),

@@ -11,9 +11,10 @@ LAYERS = 2**31 - 1  # the largest number of a queue's layer
 
 
 def integer(name, value, least=None, most=None):
-    """An integer in a range as int: also numpy's, or an array's without axes; no bool."""
+    """An integer in a range as int: also numpy's, or an array's without axes; no bool. While
+    torch.compile traces, operator.index makes a symbolic one a constant, which lines need."""
     if type(value) is int and (least is None or value >= least) and (most is None or value <= most):
-        return value
+        return operator.index(value)
     rule = "an integer" + ("" if least is None else f" from {least}") + \
         ("" if most is None else f" to {most}") + " is expected"
     if "bool" in f"{type(value).__name__} {getattr(value, 'dtype', '')}" or \

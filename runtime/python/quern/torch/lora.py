@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """grouped_mm and grouped_mlp with low-rank adapters next to weights in 16 bits or packed ones."""
 
+import operator
+
 import torch
 
 from quern import GATED
@@ -62,7 +64,7 @@ class _AdaptedMM(torch.autograd.Function):
 
 def _product(op, d, tokens, n, k, w, a, b, scale, lengths, ends, o, bias=None, prob=None):
     """D, and lora_t."""
-    line = (f"{op} {o.recipe} d={d} lora={a.shape[1]}{o.outside}"
+    line = (f"{op} {o.recipe} d={d} lora={operator.index(a.shape[1])}{o.outside}"
             f"{'' if bias is None else ' bias=1'}{'' if prob is None else ' prob=1'}")
     return ops.product_lora(line, a.shape[0], tokens.shape[0], n, k, tokens, None, None, *w,
                             lengths, ends, bias, prob, a, b, scale)
