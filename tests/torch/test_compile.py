@@ -11,6 +11,7 @@ import pytest
 import torch
 from conftest import DEVICE, ROOT, Case, assert_near, shifted
 from torch._dynamo.testing import CompileCounterWithBackend
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import quern
 import quern.torch as qt
@@ -238,6 +239,21 @@ def test_all_shapes_dynamic_of_moe(kind):
     compiled = torch.compile(LAYERS[kind], fullgraph=True, dynamic=True, backend="aot_eager")
     for count in (10, 3, 200):
         assert torch.equal(compiled(*layer(count)), LAYERS[kind](*layer(count)))
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+@pytest.mark.parametrize("how", ["make_fx", "export", "strict export"])
+def test_program_of_moe_has_any_token_count(kind, how):
+    if how == "make_fx":
+        program = make_fx(LAYERS[kind], tracing_mode="symbolic")(*layer(10))
+    else:
+        module, rows = torch.nn.Module(), torch.export.Dim("rows", min=2, max=1 << 20)
+        module.forward = LAYERS[kind]
+        program = torch.export.export(
+            module, layer(10), strict=how == "strict export",
+            dynamic_shapes=[{0: rows}] * 3 + [None] * 4).module()
+    for count in (10, 3, 200):
+        assert torch.equal(program(*layer(count)), LAYERS[kind](*layer(count)))
 
 
 SIZES = torch.tensor([3, 0, 5, 2])

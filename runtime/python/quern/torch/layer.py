@@ -2,6 +2,7 @@
 """A mixture-of-experts layer from unpermuted tokens, and its parts: docs/layers.md."""
 
 import inspect
+import math
 
 import torch
 
@@ -173,7 +174,7 @@ def moe(x, indices, probs, w1, w2, *, prob="h", first=0, experts=None, residual=
     _checks.factor(more.get("lora_scaling", 1.0))
     check_indices(indices)
     _checks.values("x", x)
-    tokens = x.shape[:-1].numel()
+    tokens = math.prod(x.shape[:-1])  # numel() would make a symbolic size a constant
     if indices.shape[0] != tokens:
         raise ValueError(f"x has {tokens} rows and indices the shape {list(indices.shape)}: "
                          f"{indices.shape[0]} rows are expected")

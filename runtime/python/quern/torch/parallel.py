@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """ExpertParallelMoE: a layer whose experts are spread over the ranks of a process group."""
 
+import math
 import zlib
 
 import torch
@@ -229,7 +230,7 @@ class ExpertParallelMoE(GroupedMLP):
             raise ValueError(f"x has the shape {list(x.shape)}: its last axis is expected to have "
                              f"hidden = {self.hidden} elements")
         check_indices(indices)
-        _checks.shaped("indices", indices, (x.shape[:-1].numel(), indices.shape[1]), x)
+        _checks.shaped("indices", indices, (math.prod(x.shape[:-1]), indices.shape[1]), x)
         flat = x if x.dim() == 2 else x.reshape(-1, self.hidden)
         return flat.contiguous(), f32("probs", probs, tuple(indices.shape), x)
 
