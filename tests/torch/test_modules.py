@@ -331,6 +331,36 @@ def test_quantized_weights():
             qt.grouped_mm(case.x.clone().requires_grad_(), row, case.lengths, recipe=recipe)
 
 
+@pytest.mark.parametrize("leaf", ["x", "w1", "w2"])
+@pytest.mark.parametrize("recipe", ["w8a8_int8", "w4a8_mxfp4"])
+def test_recipes_for_inference(recipe, leaf):
+    """The call itself refuses gradients of x and of weights that are not quantized."""
+    t = {"x": torch.randn(48, 64).bfloat16(), "w1": torch.randn(4, 64, 64).bfloat16(),
+         "w2": torch.randn(4, 64, 32).bfloat16()}
+    indices, probs = torch.randint(4, (48, 2)), torch.rand(48, 2)
+    linear, mlp = (kind(4, 64, out, recipe=recipe, params_dtype=BF16, device=DEVICE)
+                   for kind, out in ((qt.GroupedLinear, 64), (qt.GroupedMLP, 32)))
+    sizes = CASE.sizes()["sizes"]
+    calls = [lambda: qt.grouped_mm(t["x"], t["w1"], sizes, recipe=recipe),
+             lambda: qt.grouped_mlp(t["x"], t["w1"], t["w2"], sizes, recipe=recipe),
+             lambda: qt.moe(t["x"], indices, probs, t["w1"], t["w2"], recipe=recipe)]
+    expected = [call() for call in calls]
+    t[leaf].requires_grad_()
+    modules = [lambda: linear(t["x"], sizes), lambda: mlp(t["x"], sizes)]
+    for call in calls[leaf == "w2":] + modules:
+        with pytest.raises(ValueError, match=f"recipe {recipe} has no dy: it is for inference"):
+            call()
+    with torch.no_grad():
+        assert all(map(torch.equal, [call() for call in calls], expected))
+        assert all(call().isfinite().all() for call in modules)
+
+
+def test_gradient_of_a_bias_next_to_a_recipe_for_inference():
+    bias, sizes = torch.zeros(4, 64, requires_grad=True), CASE.sizes()["sizes"]
+    qt.grouped_mm(CASE.x, CASE.w, sizes, recipe="w8a8_int8", bias=bias).backward(CASE.dy)
+    assert_near(bias.grad, torch.stack([part.sum(0) for part in CASE.parts(CASE.dy)]))
+
+
 def test_main_grad_without_a_backward_pass():
     main_grad = torch.zeros(4, 64, 64)
     with pytest.raises(ValueError, match="main_grad: neither x nor w requires a gradient"):

@@ -23,6 +23,11 @@ def _find_scaling(recipe):
     return scaling._replace(type=DTYPES.get(scaling.type))
 
 
+def check_gradients(recipe, scaling):
+    if not scaling.dy:
+        raise ValueError(f"recipe {recipe} has no dy: it is for inference, under torch.no_grad()")
+
+
 def recipe_of(dtype):
     """The recipe that multiplies values of a type directly."""
     return "fp16" if dtype == torch.float16 else "bf16"

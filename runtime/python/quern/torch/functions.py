@@ -9,7 +9,8 @@ import torch
 from quern.torch import _checks, _compile
 from quern.torch._autograd import once_differentiable
 from quern.torch._ops import DTYPES, WORDS, ops
-from quern.torch._recipes import Scaling, counterpart, have_same_weights, recipe_of, scaling_of
+from quern.torch._recipes import (Scaling, check_gradients, counterpart, have_same_weights,
+                                  recipe_of, scaling_of)
 from quern.torch.quantized import NONE, Quantized, State, cast
 
 
@@ -187,7 +188,8 @@ def grouped_mm(x, w, sizes=None, *, offs=None, recipe="bf16", bias=None, prob=No
         sizes      [experts]  tokens of each expert, int32 or int64, on the device; or
         offs       [experts]  where each expert's tokens end, as in torch._grouped_mm. A list or a
                    CPU tensor is checked and copied to the device; RuntimeError in a CUDA capture
-        recipe     how values are cast before they are multiplied: bf16, fp8_block, mxfp8, ...
+        recipe     how values are cast before they are multiplied: bf16, fp8_block, mxfp8, ...; some,
+                   such as w8a8_int8, are for inference: x and w have no gradients
         bias       [experts, n] of any float type; prob [tokens] multiplies its rows
         lora       (a, b): adapters [experts, rank, k] and [experts, n, rank] of up to 256 ranks, of
                    x's type, next to w in 16 bits or packed: lora_scaling * x[i] @ a[e].T @ b[e].T
@@ -294,9 +296,11 @@ def grouped_linear(x, w, quantized, sizes=None, *, offs=None, recipe="bf16", bia
         raise ValueError("main_grad: neither x nor w requires a gradient, so that no backward pass "
                          "adds to it")
     if wanted:
+        if x.requires_grad or w is not None and w.requires_grad:
+            check_gradients(recipe, scaling)
         if (quantized is not None and x.requires_grad and not scaling.is_packed
                 and quantized.columnwise is None):
-            raise ValueError(why_no_gradient("w", recipe, scaling))
+            raise ValueError("w has no columnwise tensor, which the gradient of x reads")
         target = main_grad if addresses is None else addresses
         if queue is not None and target is None and sink is None:
             sink = sink_of(leaf)
@@ -306,13 +310,6 @@ def grouped_linear(x, w, quantized, sizes=None, *, offs=None, recipe="bf16", bia
         y = fprop(flat, w, bias, prob, lengths, ends, out, scale, history, arrays, options)[0]
         _checks.written(out)
     return y if x.dim() == 2 else y.reshape(*rows, n)
-
-
-def why_no_gradient(name, recipe, scaling):
-    """The error for a Quantized without its columnwise tensor."""
-    if not scaling.dy:
-        return f"recipe {recipe} has no dy: it is for inference, under torch.no_grad()"
-    return f"{name} has no columnwise tensor, which the gradient of x reads"
 
 
 def autocast(scaling, x, *others):

@@ -11,9 +11,9 @@ from quern.scaling import limits_of
 from quern.torch import _checks, _compile
 from quern.torch._autograd import once_differentiable
 from quern.torch._ops import DTYPES, WORDS, ops
-from quern.torch._recipes import Scaling, read_by, scaling_of
+from quern.torch._recipes import Scaling, check_gradients, read_by, scaling_of
 from quern.torch.functions import (_is_transformed, _written, autocast, bias_of, check_quantized,
-                                   check_tokens, f32, refuse, sink_of, why_no_gradient)
+                                   check_tokens, f32, refuse, sink_of)
 from quern.torch.quantized import Quantized, State, cast
 
 FORWARD, BACKWARD, WGRAD = 0, 1, 2
@@ -293,9 +293,10 @@ def mlp_linear(x, w1, w2, quantized1, quantized2, sizes=None, *, offs=None, reci
         raise ValueError("main_grad1: nothing requires a gradient, so that no backward pass adds "
                          "to it")
     if wanted:
+        check_gradients(recipe, scaling)
         if (scaling.w > 1 and not scaling.is_packed and quantized1 is not None
                 and quantized1.columnwise is None):
-            raise ValueError(why_no_gradient("w1", recipe, scaling))
+            raise ValueError("w1 has no columnwise tensor, which the gradient of x reads")
         if queue is not None and main_grad1 is None and sink is None:
             sink = sink_of(*leaves)
         y = _GroupedMLP.apply(flat, w1, w2, b1, b2, prob, residual, index, addresses, lengths, ends,
