@@ -4,6 +4,7 @@
 import contextlib
 import functools
 import itertools
+import warnings
 
 import jax
 import jax.numpy as jnp
@@ -310,7 +311,54 @@ def test_integers_that_int32_lacks():
     for sizes in ([2**32 + 5, 0, 7], np.array([5, -2**32, 7])):
         with pytest.raises(ValueError, match="group_sizes has integers beyond int32"):
             qj.ragged_dot(x, w, sizes)
-    indices = jnp.full((4, 1), 2**32 - 1, jnp.uint32)
-    with pytest.raises(Exception, match="index is 2147483647") if DEVICE == "cpu" else \
+
+
+UNSIGNED = {
+    "indices": lambda t, v: qj.route(t[:, None], 2),
+    "indices of a layer": lambda t, v: qj.moe(
+        v[:, 0], t[:, None], None, v, v[:, :32]),
+    "group_sizes": lambda t, v: qj.ragged_dot(v[0], v, t),
+    "group_sizes in general": lambda t, v: qj.ragged_dot_general(
+        v[0], v, t, lax.RaggedDotDimensionNumbers((((1,), (1,)), ((), ())), [0], [0])),
+    "group_sizes of an MLP": lambda t, v: qj.grouped_mlp(v[0], v, v[:, :32], t),
+    "group_sizes of a cast": lambda t, v: qj.grouped_quantize(v[0], "mxfp8", t, of="x").rowwise,
+}
+
+
+@pytest.mark.parametrize("name", UNSIGNED)
+def test_unsigned_integers_that_int32_lacks(name):
+    """Errors have the value that was given, without a 64-bit type of jax's, too."""
+    values = random(4, 64, 64, 4)[1]
+    function = jax.jit(UNSIGNED[name])
+    with pytest.raises(Exception, match="is 4294967295") if DEVICE == "cpu" else \
             contextlib.nullcontext():
-        jax.block_until_ready(qj.route(indices, 2))
+        jax.block_until_ready(function(jnp.array([0, 1, 2**32 - 1, 0], jnp.uint32), values))
+    given = np.array([0, 1, 0, 1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for one, two in zip(*(jax.tree.leaves(function(jnp.array(given, kind), values))
+                              for kind in (jnp.uint32, jnp.int32))):
+            assert same(one[:2], two[:2])
+
+
+COMPUTED = {
+    "vmap": lambda t, v: jax.vmap(qj.ragged_dot)(v[:2], v[:2, None], t[1:3, None]),
+    "vmap of route": lambda t, v: jax.vmap(lambda i: qj.route(i[:, None], 2))(t.reshape(2, 2)),
+    "group_offset": lambda t, v: qj.ragged_dot(v[0], v[1:3], t, group_offset=1, outside="zero"),
+    "first": lambda t, v: qj.moe(v[:, 0], t[:, None], None, v, v[:, :32],
+                                 first=jnp.asarray(t[0], jnp.int32), experts=4),
+    "zeros outside": lambda t, v: jax.grad(lambda p: qj.grouped_mlp(
+        v[0], v, v[:, :32], t, prob=p, outside="zero").astype(jnp.float32).sum())(jnp.ones(64)),
+    "more axes": lambda t, v: qj.ragged_dot_general(
+        v[:2], v, t, lax.RaggedDotDimensionNumbers((((2,), (1,)), ((), ())), [0], [0])),
+}
+
+
+@pytest.mark.parametrize("name", COMPUTED)
+def test_unsigned_integers_that_are_computed_with(name):
+    values = random(4, 64, 64, 4)[1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for one, two in zip(*(jax.tree.leaves(jax.jit(COMPUTED[name])(
+                jnp.array([0, 1, 0, 1], kind), values)) for kind in (jnp.uint32, jnp.int32))):
+            assert same(jnp.nan_to_num(one), jnp.nan_to_num(two))

@@ -7,6 +7,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from quern.jax._checks import signed
+
 MAX_GROUPS, MAX_PAIRS = 1024, 1 << 24  # QUERN_MAX_GROUPS; tokens times choices of a line
 
 
@@ -28,7 +30,7 @@ def local(index, first, groups, total):
 def local_of_batch(index, window):
     """Those of a batch [batch, m, topk], as experts of one line that has all of them."""
     batch, (groups, first, total) = index.shape[0], window
-    index = local(index, first, groups, total)
+    index = local(signed(index), first, groups, total)
     number = jnp.arange(batch, dtype=index.dtype)[:, None, None]
     return jnp.where(index < 0, -1, jnp.where(index > groups, batch * groups + 1,
                                               index + number * groups))
@@ -110,7 +112,9 @@ def _split(batch, array, kind):
 def _merge(sizes, rows):
     """The sizes of a batch as those of one call."""
     lengths, starts = sizes.get("lengths"), sizes.get("starts")
-    if lengths is None:
+    if lengths is not None:
+        lengths = signed(lengths)
+    else:
         lengths = starts[:, 1:] - starts[:, :-1]
     if starts is None:
         starts = jnp.cumsum(lengths, 1, dtype=lengths.dtype) - lengths

@@ -100,6 +100,14 @@ def struct_of(operand, rows, is_flat=False):
     return jax.ShapeDtypeStruct([operand.bytes.at(rows)], np.uint8)
 
 
+def _wide(name, array):
+    """uint32 sizes and indices as int64, which jax has here only: an error has their values."""
+    if name not in ("lengths", "index") or array.dtype != np.uint32:
+        return array
+    with jax.enable_x64(True):
+        return array.astype(np.int64)
+
+
 def call(line, rows, operands, results, phase=0, limits=(), flat=()):
     """Run a line on operands {name: array}; {name: array} of the results that are named.
 
@@ -110,7 +118,8 @@ def call(line, rows, operands, results, phase=0, limits=(), flat=()):
     An operand that is a result too is written in place, if XLA may.
     """
     table = quern.describe(line)
-    operands = {name: operands[name] for name in table if operands.get(name) is not None}
+    operands = {name: _wide(name, operands[name]) for name in table
+                if operands.get(name) is not None}
     axes = axes_of(*operands.values())
     results = [name for name in table if name in results or name == "workspace"]
     made = [struct_of(table[name], rows, name in flat) for name in results]

@@ -58,8 +58,8 @@ def shaped(name, value, shape):
     return value
 
 
-def numbers(name, value, shape=None):
-    """Integers as kernels read them: int32, or int64 where jax has that."""
+def integers(name, value, shape=None):
+    """Integers that call() is given as they are: int32, uint32, or int64 where jax has that."""
     if not isinstance(value, jax.Array):
         value = _of_host(name, value)
     value = array(name, value)
@@ -67,14 +67,27 @@ def numbers(name, value, shape=None):
         raise TypeError(f"{name} is {value.dtype}: integers are expected")
     if shape is not None:
         shaped(name, value, shape)
-    if value.dtype in (jnp.uint32, jnp.uint64):
-        value = jnp.minimum(value, jnp.iinfo(jnp.int32).max)
-    return value if value.dtype in (jnp.int32, jnp.int64) else value.astype(jnp.int32)
+    if value.dtype == jnp.uint64:
+        return jnp.minimum(value, jnp.iinfo(jnp.int64).max).astype(jnp.int64)
+    return value if value.dtype in (jnp.int32, jnp.uint32, jnp.int64) else value.astype(jnp.int32)
+
+
+def numbers(name, value, shape=None):
+    """Integers to compute with."""
+    return signed(integers(name, value, shape))
+
+
+def signed(value):
+    """uint32 as int64 where jax has that, else as int32 of at most its largest value."""
+    if value.dtype != jnp.uint32:
+        return value
+    kind = jax.dtypes.canonicalize_dtype(jnp.int64)
+    return (value if kind == jnp.int64 else jnp.minimum(value, jnp.iinfo(kind).max)).astype(kind)
 
 
 def counts(name, value):
     """The sizes of any number of groups."""
-    value = numbers(name, value)
+    value = integers(name, value)
     if value.ndim != 1:
         raise ValueError(f"{name} has {value.ndim} axes: 1 is expected")
     return value

@@ -157,7 +157,7 @@ def _like(name, w, quantized, recipe):
 def sizes_of(name, sizes, groups, offset=None):
     """{name of a line's operand: array}."""
     if offset is None:
-        return {"lengths": _checks.numbers(name, sizes, (groups,))}
+        return {"lengths": _checks.integers(name, sizes, (groups,))}
     sizes = _checks.numbers(name, sizes)
     given, offset = offset, _checks.numbers("group_offset", offset)
     if offset.size != 1:

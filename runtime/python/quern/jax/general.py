@@ -32,7 +32,7 @@ def ragged_dot_general(lhs, rhs, group_sizes, ragged_dot_dimension_numbers=BASIC
         if hasattr(value, "qvalue") or hasattr(value, "tiled_axes"):  # qwix's and Tokamax's arrays
             raise NotImplementedError(f"{name} is {type(value).__name__}: an array is expected")
     lhs, rhs = _checks.values("lhs", lhs, None), _checks.values("rhs", rhs, None)
-    sizes = _checks.numbers("group_sizes", group_sizes)
+    sizes = _checks.integers("group_sizes", group_sizes)
     numbers = ragged_dot_dimension_numbers
     shape = _shape_of(lhs, rhs, sizes, numbers, group_offset)
     (lhs_sum, rhs_sum), (lhs_batch, rhs_batch) = numbers.dot_dimension_numbers
@@ -42,7 +42,7 @@ def ragged_dot_general(lhs, rhs, group_sizes, ragged_dot_dimension_numbers=BASIC
         if recipe is not None or group_offset is not None:
             raise NotImplementedError("recipe, group_offset: None is expected if the ragged axis "
                                       "is a batch axis")
-        return lax.ragged_dot_general(lhs, rhs, sizes, numbers,
+        return lax.ragged_dot_general(lhs, rhs, _checks.signed(sizes), numbers,
                                       preferred_element_type=preferred_element_type)
     lhs_free = [i for i in range(lhs.ndim) if i not in (*lhs_batch, *lhs_sum)]
     if ragged in lhs_free:
@@ -92,13 +92,19 @@ def _rows(lhs, rhs, sizes, numbers, free, shape, more):
         w = jnp.broadcast_to(w, [lhs.shape[i] for i in batch] + list(w.shape[-3:]))
     rows = [ragged, *inner]
     x = _merge(lhs, *[[i] for i in batch], rows, lhs_sum)
-    sizes = sizes * int(np.prod([lhs.shape[i] for i in inner], dtype=np.int64))
+    sizes = _times(sizes, [lhs.shape[i] for i in inner])
     y = _mapped(lambda x, w, s: linear(x, w, s, ("lhs", "rhs", "group_sizes"), layout=layout,
                                        **more), len(batch))(x, w, sizes)
     y = y.reshape([lhs.shape[i] for i in batch + rows] + [rhs.shape[i] for i in rhs_free])
     wanted = list(lhs_batch) + free
     order = [(batch + rows).index(i) for i in wanted]
     return jnp.transpose(y, order + list(range(len(order), y.ndim))).reshape(shape)
+
+
+def _times(sizes, axes):
+    """Sizes of an axis as those of it and more axes inside of it."""
+    count = int(np.prod(axes, dtype=np.int64))
+    return sizes if count == 1 else _checks.signed(sizes) * count
 
 
 def _sums(lhs, rhs, sizes, numbers, free, shape, more):
@@ -116,7 +122,7 @@ def _sums(lhs, rhs, sizes, numbers, free, shape, more):
 
     x, dy = matrices(lhs, lhs_batch, lhs_sum, free), matrices(rhs, rhs_batch, rhs_sum, rhs_free)
     sizes = jnp.broadcast_to(sizes, x.shape[:count] + sizes.shape[-1:])
-    sizes = sizes * int(np.prod([lhs.shape[lhs_sum[i]] for i in inner], dtype=np.int64))
+    sizes = _times(sizes, [lhs.shape[lhs_sum[i]] for i in inner])
     if more["group_offset"] is not None:
         raise NotImplementedError("group_offset: None is expected if the ragged axis is summed")
     y = _mapped(lambda x, dy, s: ragged_wgrad(x, dy, s, ("lhs", "rhs", "group_sizes"), **more),

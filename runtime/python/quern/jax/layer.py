@@ -28,7 +28,7 @@ def _route(experts, first, total):
     @jax.custom_batching.custom_vmap
     def function(indices):
         m, topk = indices.shape
-        word = "i64" if indices.dtype == jnp.int64 else "i32"
+        word = "i32" if indices.dtype == jnp.int32 else "i64"
         line = f"route index={word} first={first} experts={total} g={experts} m={m} topk={topk}"
         made = call(line, m, {"index": indices}, ("lengths", "inverse"))
         return made["lengths"], made["inverse"]
@@ -51,7 +51,7 @@ def _route(experts, first, total):
 def _window(indices, experts, first, name, total):
     """Checked indices, and the window of the line. Arrays leave it for the indices,
     which then are those of the experts here."""
-    indices = _checks.numbers("indices", indices)
+    indices = _checks.integers("indices", indices)
     if indices.ndim != 2:
         raise ValueError(f"indices has {indices.ndim} axes: [tokens, topk] is expected")
     experts = _checks.integer("experts", experts, 1)
@@ -63,6 +63,7 @@ def _window(indices, experts, first, name, total):
         total = _checks.integer(name, total, 1)
     if not isinstance(first, jax.Array) and not isinstance(total, jax.Array):
         return indices, Window(experts, first, total)
+    indices = _checks.signed(indices)
     numbers = [_checks.numbers(key, value, ()).astype(indices.dtype)
                for key, value in (("first", first), (name, total))]
     indices, first, total = vary_alike((indices, *numbers))

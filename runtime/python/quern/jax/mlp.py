@@ -330,7 +330,7 @@ def mlp(x, w1, w2, group_sizes, route, *, activation="swiglu", prob=None, b1=Non
         sizes = sizes_of("group_sizes", group_sizes, g, group_offset)
     else:
         more["index"], values["c"] = route.index, route.residual
-        line += f" topk={route.index.shape[1]}" + " index=i64" * (route.index.dtype == jnp.int64) \
+        line += f" topk={route.index.shape[1]}" + " index=i64" * (route.index.dtype != jnp.int32) \
             + " residual=1" * (route.residual is not None)
     for name, q in zip(("w1", "w2"), quantized or ()):
         for copy in ("rowwise", "columnwise"):

@@ -14,6 +14,7 @@ from jax.ad_checkpoint import checkpoint_name
 import quern
 from quern.jax._batch import batched
 from quern.jax._call import DTYPES, WORDS, axes_of, call, vary
+from quern.jax._checks import signed
 from quern.jax._recipes import Scaling, check_gradients, recipe_of
 from quern.jax.scaling import ScalingState, put
 
@@ -185,6 +186,8 @@ def sum_rows_times(u, prob, sizes):
 def group_of_rows(sizes, rows):
     """Each row's group, and whether it is in one."""
     starts, lengths = sizes.get("starts"), sizes.get("lengths")
+    if lengths is not None:
+        lengths = signed(lengths)
     if starts is None:
         ends = jnp.cumsum(lengths, dtype=lengths.dtype)
         starts = ends - lengths
