@@ -140,7 +140,7 @@ def test_pairs_that_do_not_fit(more, lost):
     (ValueError, "token_capacity is 9: an integer from 1 to 5", dict(capacity=5, token_capacity=9)),
     (ValueError, f"token_capacity: prob is 'y' on {DEVICES} devices",
      dict(token_capacity=5, prob="y")),
-    (ValueError, "dispatch is 'fp8': one of 'values', 'quantized'", dict(dispatch="fp8")),
+    (ValueError, "dispatch is 'fp8': 'values' or 'quantized' is", dict(dispatch="fp8")),
     (ValueError, "recipe is bf16: one of fp8_row, fp8_block, mxfp8", dict(dispatch="quantized")),
     (ValueError, "prob='h' without bias", dict(dispatch="quantized", recipe="mxfp8", prob="x")),
     (ValueError, f"capacity is {TOPK * EACH}: a multiple of 128 is expected",

@@ -229,7 +229,7 @@ def test_objects_that_are_arrays():
 
 
 @pytest.mark.parametrize("change, error, sentence", [
-    (dict(activation="mish"), ValueError, "activation is 'mish': one of 'swiglu'"),
+    (dict(activation="mish"), ValueError, "activation is 'mish': 'swiglu', "),
     (dict(layout="nm"), ValueError, "layout is 'nm'"),
     (dict(w2=jnp.zeros((4, HIDDEN, FFN), jnp.bfloat16)), ValueError, r"w2 has the shape"),
     (dict(x=jnp.zeros((ROWS, 8), jnp.bfloat16)), ValueError, "48 columns of x are expected"),

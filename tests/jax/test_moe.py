@@ -323,7 +323,7 @@ def test_derivatives():
 
 
 @pytest.mark.parametrize("change, error, sentence", [
-    (dict(prob="z"), ValueError, "prob is 'z': one of 'x', 'h', 'y'"),
+    (dict(prob="z"), ValueError, "prob is 'z': 'x', 'h' or 'y' is expected"),
     (dict(indices=jnp.zeros((TOKENS, TOPK))), TypeError, "indices is float32: integers"),
     (dict(indices=jnp.zeros(TOKENS, int)), ValueError, "indices has 1 axes"),
     (dict(probs=jnp.zeros((TOKENS, 2))), ValueError, r"probs has the shape \[37, 2\]"),

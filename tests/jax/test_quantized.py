@@ -119,7 +119,7 @@ def test_vmap_of_activations(case, recipe, copies):
 @pytest.mark.parametrize("arguments, error, sentence", [
     (dict(recipe="fp8_blok"), Exception, "did you mean 'fp8_block'"),
     (dict(recipe="bf16"), ValueError, "recipe bf16 does not scale x"),
-    (dict(recipe="fp8_block", of="y"), ValueError, "of is 'y': one of 'x', 'w', 'dy'"),
+    (dict(recipe="fp8_block", of="y"), ValueError, "of is 'y': 'x', 'w' or 'dy' is expected"),
     (dict(recipe="fp8_block", copies="row"), ValueError, "copies is 'row'"),
     (dict(recipe="fp8_block", group_sizes=None), ValueError, "group_sizes: the rows"),
     (dict(recipe="fp8_block", group_sizes=3), ValueError, "group_sizes has 0 axes: 1 is expected"),

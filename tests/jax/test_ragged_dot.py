@@ -132,7 +132,7 @@ def test_layout(case):
     w = jnp.swapaxes(case.w, 1, 2)
     assert same(qj.ragged_dot(case.x, w, case.sizes, layout="nk"),
                 qj.ragged_dot(case.x, case.w, case.sizes))
-    with pytest.raises(ValueError, match="layout is 'mk': one of 'kn', 'nk'"):
+    with pytest.raises(ValueError, match="layout is 'mk': 'kn' or 'nk' is expected"):
         qj.ragged_dot(case.x, w, case.sizes, layout="mk")
     with pytest.raises(ValueError, match="64 columns of lhs|48 columns of lhs"):
         qj.ragged_dot(case.x, case.w, case.sizes, layout="nk")

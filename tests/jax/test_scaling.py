@@ -229,7 +229,7 @@ def ragged_dot(case, **more):
      "delayed scaling, whose state ragged_dot"),
     (lambda c: qj.scaling_state("bf16"), ValueError, "recipe bf16 has no delayed scaling"),
     (lambda c: qj.scaling_state(RECIPE, 4), ValueError, "tensors is 4: None, 3 or 6"),
-    (lambda c: qj.rescale(qj.scaling_state(RECIPE), RECIPE), ValueError, "of is None: one of"),
+    (lambda c: qj.rescale(qj.scaling_state(RECIPE), RECIPE), ValueError, "of is None: 'x', "),
     (lambda c: qj.rescale(qj.scaling_state(RECIPE, 3), RECIPE, of="x"), ValueError,
      "state is of 3 tensors, and of is 'x'"),
     (lambda c: qj.rescale(qj.scaling_state(RECIPE, 3), "bf16"), ValueError, "recipe bf16"),

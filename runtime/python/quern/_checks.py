@@ -57,6 +57,13 @@ def number(name, value, rule="a number"):
     return found
 
 
+def word(name, value, known):
+    """One of two words or more."""
+    if value not in known:
+        *others, last = map(repr, known)
+        raise ValueError(f"{name} is {value!r}: {', '.join(others)} or {last} is expected")
+
+
 def recipe(value):
     """A name, which lines can have."""
     if not isinstance(value, str):

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from quern._checks import flag, integer, number  # noqa: F401
+from quern._checks import flag, integer, number, word  # noqa: F401
 from quern.jax._call import WORDS
 
 VALUES = "bfloat16, float16 or float32"
@@ -145,9 +145,3 @@ def precision(value):
     if value not in PRECISIONS:
         raise NotImplementedError(f"precision is {value}: None or DEFAULT is expected, since "
                                   "recipe= says how values are multiplied")
-
-
-def word(name, value, known):
-    if value not in known:
-        raise ValueError(f"{name} is {value!r}: one of {', '.join(map(repr, known))} is expected")
-    return value

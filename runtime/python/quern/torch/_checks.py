@@ -3,7 +3,7 @@
 
 import torch
 
-from quern._checks import GROUPS, LAYERS, flag, integer, number  # noqa: F401
+from quern._checks import GROUPS, LAYERS, flag, integer, number, word  # noqa: F401
 from quern.torch._ops import WORDS
 
 VALUES = "bfloat16, float16 or float32"
@@ -46,12 +46,6 @@ def shaped(name, t, shape, like):
     if tuple(t.shape) != tuple(shape):
         raise ValueError(f"{name} has the shape {list(t.shape)}: {list(shape)} is expected")
     on_device(name, t, like)
-
-
-def word(name, value, known):
-    if value not in known:
-        *others, last = map(repr, known)
-        raise ValueError(f"{name} is {value!r}: {', '.join(others)} or {last} is expected")
 
 
 def on_device(name, t, like):
