@@ -182,7 +182,7 @@ def expert_parallel_moe(x, indices, probs, w1, w2, *, axis_name, capacity=None,
     them, if the recipe scales each token by itself, and so have each expert's weight gradients,
     without chunks and quantized dispatch.
     """
-    x, probs, spread, recipe = _checked(x, indices, probs, w1, w2, axis_name, capacity,
+    x, probs, spread, recipe = _checked(x, indices, probs, w1, axis_name, capacity,
                                         token_capacity, prob, chunks, dispatch, recipe, more)
     flat, local = x.reshape(-1, x.shape[-1]), w1.shape[0]
     if residual is not None:
@@ -222,7 +222,7 @@ def _rows(part, plan, spread, prob):
     return rows, _swap(blocks, spread)
 
 
-def _checked(x, indices, probs, w1, w2, axis_name, capacity, token_capacity, prob, chunks, dispatch,
+def _checked(x, indices, probs, w1, axis_name, capacity, token_capacity, prob, chunks, dispatch,
              recipe, more):
     """x, probs in fp32, a Spread and the recipe."""
     _checks.word("prob", prob, ("x", "h", "y"))
