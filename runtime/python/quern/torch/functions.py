@@ -188,8 +188,8 @@ def grouped_mm(x, w, sizes=None, *, offs=None, recipe="bf16", bias=None, prob=No
         sizes      [experts]  tokens of each expert, int32 or int64, on the device; or
         offs       [experts]  where each expert's tokens end, as in torch._grouped_mm. A list or a
                    CPU tensor is checked and copied to the device; RuntimeError in a CUDA capture
-        recipe     how values are cast before they are multiplied: bf16, fp8_block, mxfp8, ...; some,
-                   such as w8a8_int8, are for inference: x and w have no gradients
+        recipe     how values are cast before they are multiplied: bf16, fp8_block, mxfp8, ...;
+                   w8a8_int8 and others are for inference: x and w have no gradients
         bias       [experts, n] of any float type; prob [tokens] multiplies its rows
         lora       (a, b): adapters [experts, rank, k] and [experts, n, rank] of up to 256 ranks, of
                    x's type, next to w in 16 bits or packed: lora_scaling * x[i] @ a[e].T @ b[e].T
