@@ -192,7 +192,7 @@ static struct quern_extent *number(struct quern_operand *o, int i)
                                  : &o->bytes;
 }
 
-/* All numbers of a line's operands, for the row counts that were asked for. */
+/* All values of a line's operands, for the row counts that were asked for. */
 struct samples {
     struct quern_context *ctx;
     struct qn_line line;

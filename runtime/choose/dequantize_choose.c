@@ -13,8 +13,8 @@
 **              SIXTEENS as many cycles where tokens are summed
 **     f16    = inside, as f16 + bytes / CHECKED + LAUNCHES_F16
 **
-** FP8, a pass that writes one byte for each value, is chosen here only where the
-** mainloop's kernel has FP8 tensor cores, too: they sum about 13 bits, and
+** FP8, a pass that writes one byte for each value, is chosen here only where
+** the mainloop's kernel has FP8 tensor cores, too: they sum about 13 bits, and
 ** accuracy is the problem's choice, not that of a model or a file.
 **
 ** So it is worth its while where many rows meet each weight, or where mma.sync

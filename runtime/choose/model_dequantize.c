@@ -18,7 +18,7 @@
 ** to half as long again as the mean.            COUPLED: few
 **
 ** Kernels for few tokens ("few") share a multiprocessor with others of their
-** kind, and its instructions are what there is too little of: for 64 steps a
+** kind, and its instructions are the bound: for 64 steps a
 ** tile takes ALONE, and for each row of B BY_CODE, and BY_TOKEN for each row
 ** that it multiplies, half of its rows or all; SIXTEENS times as long where
 ** scales are those. Tiles without enough others next to them take LONE times as

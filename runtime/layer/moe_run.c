@@ -260,7 +260,7 @@ static int move(const struct run *run, int work, int weights,
     return qn_route_launch(plan, &route, args, run->stream);
 }
 
-/* Numbers of pairs that a move takes along: with prob=h. */
+/* Values of pairs that a move takes along: with prob=h. */
 static void move_numbers(const struct run *run, float *pairs, int rows,
                          struct qn_route_args *args)
 {
@@ -270,7 +270,7 @@ static void move_numbers(const struct run *run, float *pairs, int rows,
     args->numbers = slot(run, rows);
 }
 
-/* Probabilities alone, with prob=h. */
+/* Only probabilities, with prob=h. */
 static int move_probabilities(const struct run *run)
 {
     struct qn_route_args args = {.in = {.data = NULL}};

@@ -84,8 +84,8 @@ size_t qn_dequantize_end(struct quern_context *ctx,
                          const struct qn_problem *problem,
                          const struct qn_recipe *recipe);
 
-/* The expansion of operand `role` as a quantization, whose copy is read; 0: the
-   operand is bf16 as it is. */
+/* The dequantize pass of operand `role` as a quantization, whose copy is read;
+   0: the operand is bf16 as it is. */
 int qn_dequantize_cast(const struct qn_problem *problem,
                        const struct qn_recipe *recipe, int role,
                        struct qn_quantization *q);

@@ -11,9 +11,9 @@
 #include "product/plan.h"
 #include "quantize/quantize_plan.h"
 
-static const char *const steps[] = {"the expansion of A", "the expansion of B",
-                                    "the product", "the product in FP8",
-                                    "the product as f16"};
+static const char *const steps[] = {"the dequantize pass of A",
+                                    "the dequantize pass of B", "the product",
+                                    "the product in FP8", "the product as f16"};
 
 /* Casts have one kernel each: nothing is to be named or tuned. */
 static int add_casts(struct qn_plan *plan, const struct qn_session *s)

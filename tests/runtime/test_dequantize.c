@@ -215,7 +215,8 @@ TEST(model_decides)
 TEST(falls_back)
 {
     assert_int_equal(fall_back("blocks_x", LARGE, "blocks_mainloop",
-                               QUERN_DEQUANTIZE_PASS, "in the expansion of A"),
+                               QUERN_DEQUANTIZE_PASS,
+                               "in the dequantize pass of A"),
                      256);
 }
 
