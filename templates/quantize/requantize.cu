@@ -25,14 +25,12 @@
 
 //$ include "quantize/advance.cu"
 
-//$ once("dequantize/requantize_" .. element.type .. ".c")
-//$ once "dequantize/requantize_scale.c"
+//$ include "quantize/requantize_part.cu"
+
 enum {
-    PIECE = 16,                    /* codes that a thread has of a line */
-    PIECES = 128 / PIECE,          /* threads that have a line */
-    STEP = THREADS / PIECES,       /* lines of all threads at once */
-    TIMES = 128 / STEP,
-    NAN_CODE = 255
+    PIECES = 128 / PIECE,    /* threads that have a line */
+    STEP = THREADS / PIECES, /* lines of all threads at once */
+    TIMES = 128 / STEP
 };
 
 /* The position of a tile's lines. */
@@ -49,12 +47,6 @@ struct goal {
     unsigned char *out;
     float *sf;                  /* of the first line */
     int lines, values;          /* to be written */
-};
-
-/* Sixteen codes, and their scale's. */
-struct part {
-    uint2 codes;
-    int scale;
 };
 
 /* A thread's share of a tile: codes past a line's end are 0, and lines past the last one. */
@@ -74,12 +66,7 @@ FN void read_parts(struct part part[TIMES], const struct coord *p, const sf_elem
         part[i].codes = *(const uint2 *)(p->codes + line * p->pitch + value / 2);
         part[i].scale =
             sf[scale_at(&p->scales, (p->line + line) / SF_LINES, (p->value + value) / ACROSS)];
-        if (count < PIECE) {
-            const unsigned long long kept = (1ull << 4 * count) - 1;
-
-            part[i].codes.x &= (unsigned)kept;
-            part[i].codes.y &= (unsigned)(kept >> 32);
-        }
+        cut_codes(&part[i].codes, count);
     }
 }
 
@@ -87,23 +74,6 @@ FN void read_parts(struct part part[TIMES], const struct coord *p, const sf_elem
 FN int weight_of(const struct part *p)
 {
     return (p->codes.x | p->codes.y) & 0x77777777 ? p->scale : 0;
-}
-
-/* Sixteen codes more; 1 if some of them is no number of e4m3 under this scale. */
-FN int convert(uint4 *to, const struct part *p, int exponent)
-{
-    const int r = p->scale - 127 - exponent;
-    const struct magnitudes m = magnitudes_of(r);
-    unsigned word[4];
-    int bad = p->scale == NAN_CODE;
-
-    requantize_$(element.type)(word, p->codes.x, &m);
-    requantize_$(element.type)(word + 2, p->codes.y, &m);
-    *to = make_uint4(word[0], word[1], word[2], word[3]);
-    if (!requantize_always(r))
-        for (int i = 0; i < 4; i++)
-            bad |= requantize_nan(word[i]);
-    return bad;
 }
 
 //$ if of == "w" then

@@ -16,40 +16,28 @@
 enum {
     THREADS = $(threads),
     WARPS = THREADS / 32,
-    ACROSS = $(scale.k),  /* values that share a scale */
-    PIECE = 16,           /* codes that a lane has at a time, under one scale */
-    PIECES = 4,           /* that it asks for together */
-    NAN_CODE = 255
+    ACROSS = $(scale.k), /* values that share a scale */
+    PIECES = 4           /* that a lane asks for together */
 };
 
 //$ once "cast/arith.c"
-//$ once("dequantize/requantize_" .. element.type .. ".c")
-//$ once "dequantize/requantize_scale.c"
-struct piece {
-    uint2 codes;
-    int scale;
-};
+//$ include "quantize/requantize_part.cu"
 
 /* A lane's pieces of a row from value `first` on; those past the row's end are empty. */
-FN void read_pieces(struct piece piece[PIECES], const unsigned char *codes,
+FN void read_pieces(struct part part[PIECES], const unsigned char *codes,
                     const unsigned char *scales, int first, int k)
 {
 #pragma unroll
     for (int i = 0; i < PIECES; i++) {
         const int value = first + i * 32 * PIECE, count = k - value;
 
-        piece[i].codes = make_uint2(0, 0);
-        piece[i].scale = 0;
+        part[i].codes = make_uint2(0, 0);
+        part[i].scale = 0;
         if (count <= 0)
             continue;
-        piece[i].codes = *(const uint2 *)(codes + value / 2);
-        piece[i].scale = scales[value / ACROSS];
-        if (count < PIECE) {
-            const unsigned long long kept = (1ull << 4 * count) - 1;
-
-            piece[i].codes.x &= (unsigned)kept;
-            piece[i].codes.y &= (unsigned)(kept >> 32);
-        }
+        part[i].codes = *(const uint2 *)(codes + value / 2);
+        part[i].scale = scales[value / ACROSS];
+        cut_codes(&part[i].codes, count);
     }
 }
 
@@ -61,23 +49,6 @@ FN int largest_scale(const unsigned char *scales, int k, int lane)
     for (int i = lane; i < (k + ACROSS - 1) / ACROSS; i += 32)
         largest = max(largest, (int)scales[i]);
     return __reduce_max_sync(~0u, largest);
-}
-
-/* Sixteen codes more; 1 if some of them is no number of e4m3 under this scale. */
-FN int convert(uint4 *to, const struct piece *p, int exponent)
-{
-    const int r = p->scale - 127 - exponent;
-    const struct magnitudes m = magnitudes_of(r);
-    unsigned word[4];
-    int bad = p->scale == NAN_CODE;
-
-    requantize_$(element.type)(word, p->codes.x, &m);
-    requantize_$(element.type)(word + 2, p->codes.y, &m);
-    *to = make_uint4(word[0], word[1], word[2], word[3]);
-    if (!requantize_always(r))
-        for (int i = 0; i < 4; i++)
-            bad |= requantize_nan(word[i]);
-    return bad;
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, $(ctas))
@@ -94,21 +65,21 @@ $(name)(
         const unsigned char *codes = (const unsigned char *)row + i * (row_stride / 2);
         const unsigned char *scales = (const unsigned char *)row_sf + i * blocks;
         unsigned char *to = (unsigned char *)out + i * out_stride;
-        struct piece piece[PIECES];
+        struct part part[PIECES];
 
-        read_pieces(piece, codes, scales, lane * PIECE, k); /* with the scales, not after them */
+        read_pieces(part, codes, scales, lane * PIECE, k); /* with the scales, not after them */
         const int exponent = requantize_exponent(largest_scale(scales, k, lane));
         if (lane == 0)
             out_sf[i] = requantize_scale(exponent);
         for (int first = lane * PIECE; first < k; first += PIECES * 32 * PIECE) {
             if (first >= PIECES * 32 * PIECE)
-                read_pieces(piece, codes, scales, first, k);
+                read_pieces(part, codes, scales, first, k);
 #pragma unroll
             for (int j = 0; j < PIECES; j++) {
                 const int value = first + j * 32 * PIECE;
                 uint4 word;
 
-                bad |= convert(&word, &piece[j], exponent);
+                bad |= convert(&word, &part[j], exponent);
                 if (value < k)
                     *(uint4 *)(to + value) = word;
             }
