@@ -294,24 +294,30 @@ static int check_matrices(const struct qn_mlp_plan *plan,
     return qn_region_matrices(list, count, groups, used, l->at, l->count);
 }
 
-/* An output must not overlap anything else that the same call uses, nor the
-   layer's own weights and biases. Tensors of other phases may be gone. */
+/* All that a layer passes on, and if `tokens` tensors of tokens, next to the
+   listed regions: an output must not overlap anything else that the same call
+   uses, nor the layer's own weights and biases. Tensors of other phases may be
+   gone. */
 static int check_overlap(const struct qn_mlp_plan *plan,
-                         const struct qn_mlp_args *args, int phases)
+                         const struct qn_mlp_args *args, struct list *l,
+                         int tokens)
 {
-    struct list l;
     int code;
 
-    l.count = 0;
-    l.phases = phases;
-    list_own(plan, args, &l);
-    list_passed(plan, args, &l);
+    list_passed(plan, args, l);
     for (int i = 0; i < ROWS; i++)
-        list_tensor(plan, args, &rows[i], &l);
-    code = qn_region_check(l.at, l.count);
+        if (tokens || !rows[i].tokens)
+            list_tensor(plan, args, &rows[i], l);
+    code = qn_region_check(l->at, l->count);
     return code || plan->launches[QN_MLP_Y].product->driver
                ? code
-               : check_matrices(plan, args, &l);
+               : check_matrices(plan, args, l);
+}
+
+/* From one phase to another, as bits. */
+static int phases_from(int first, int last)
+{
+    return (2 << last) - (1 << first);
 }
 
 int qn_mlp_args_layer(const struct qn_mlp_plan *plan,
@@ -319,21 +325,11 @@ int qn_mlp_args_layer(const struct qn_mlp_plan *plan,
                       const struct qn_region *regions, int count)
 {
     struct list l;
-    int code;
 
     memcpy(l.at, regions, (size_t)count * sizeof *regions);
     l.count = count;
-    l.phases = 0;
-    for (int phase = first; phase <= last; phase++)
-        l.phases |= 1 << phase;
-    list_passed(plan, args, &l);
-    for (int i = 0; i < ROWS; i++)
-        if (!rows[i].tokens)
-            list_tensor(plan, args, &rows[i], &l);
-    code = qn_region_check(l.at, l.count);
-    return code || plan->launches[QN_MLP_Y].product->driver
-               ? code
-               : check_matrices(plan, args, &l);
+    l.phases = phases_from(first, last);
+    return check_overlap(plan, args, &l, 0);
 }
 
 /* --------------------------------------------------------------------- all */
@@ -357,18 +353,22 @@ static int check_wanted(const struct qn_mlp_args *args, int first)
 int qn_mlp_args(const struct qn_mlp_plan *plan, const struct qn_mlp_args *args,
                 int first, int last)
 {
-    int phases = 0, code = qn_mlp_refuse(&plan->mlp, first);
+    int code = qn_mlp_refuse(&plan->mlp, first);
+    struct list l;
 
     if (!code)
         code = check_wanted(args, first);
-    for (int phase = first; phase <= last && !code; phase++) {
+    for (int phase = first; phase <= last && !code; phase++)
         code = check_tensors(plan, args, phase);
-        phases |= 1 << phase;
-    }
     if (!code && first != QN_MLP_WEIGHTS && args->host_sizes)
         code = qn_host_size_rows(args->host_sizes, plan->mlp.sizes,
                                  plan->mlp.groups, plan->mlp.m);
-    return code ? code : check_overlap(plan, args, phases);
+    if (code)
+        return code;
+    l.count = 0;
+    l.phases = phases_from(first, last);
+    list_own(plan, args, &l);
+    return check_overlap(plan, args, &l, 1);
 }
 
 int qn_mlp_args_use(const struct qn_mlp *mlp, const struct qn_recipe *recipe,
