@@ -18,17 +18,17 @@
 ** to half as long again as the mean.            COUPLED: few
 **
 ** Kernels for few tokens ("few") share a multiprocessor with others of their
-** kind, and its instructions are the bound: for 64 steps a
-** tile takes ALONE, and for each row of B BY_CODE, and BY_TOKEN for each row
-** that it multiplies, half of its rows or all; SIXTEENS times as long where
-** scales are those. Tiles without enough others next to them take LONE times as
-** long, but no longer than with all of them: those of a launch that has few,
-** and the last ones of others, where CTAs have had the same number of tiles.
+** kind, and its instructions are the bound: for 64 steps a tile takes ALONE,
+** and for each row of B BY_CODE, and BY_TOKEN for each row that it multiplies,
+** half of its rows or all; SIXTEENS times as long where scales are those. Tiles
+** without enough others next to them take LONE times as long, but no longer
+** than with all of them: those of a launch that has few, and the last ones of
+** others, where CTAs have had the same number of tiles.
 **
 ** Kernels that rebase codes to FP8 ("rebased") take for 128 steps of a tile
 ** REBASE, REBASE_ROW for each row of B, and REBASE_SUM for each sum, in fp32.
 **
-** Measured in bench/notes: dequantize, packed-weights.
+** Measured in bench/notes: dequantize, packed-weights, rebased-rows.
 */
 #include "choose/model.h"
 #include "base/types.h"

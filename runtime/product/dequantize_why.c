@@ -18,10 +18,11 @@ static void add_figures(const struct qn_dequantize_choice *choice,
 {
     static const int strategies[] = {QUERN_DEQUANTIZE_F16, QUERN_DEQUANTIZE_FP8,
                                      QUERN_DEQUANTIZE_PASS};
+    enum { COUNT = sizeof strategies / sizeof strategies[0] };
 
     qn_text_add(text, "dequantize=%s%s: ", qn_dequantize_name(choice->strategy),
                 choice->tuned ? ", as was measured; by the model" : "");
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < COUNT; i++) {
         const struct qn_dequantize_cost *cost = &choice->cost[strategies[i]];
 
         if (cost->cycles > 0)
