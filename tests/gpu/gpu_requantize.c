@@ -284,16 +284,15 @@ static const char *check_flags(const struct pair *t, int fits)
 static const char *compare(const struct pair *t, const void *fp8,
                            const void *wide)
 {
-    if (qn_model_rebases(t->wide.plan->of.product->kernel))
-        return memcmp(fp8, wide, t->fp8.d.bytes)
-                   ? "the bits are not those of dequantize=mainloop"
-                   : NULL;
-
     const struct qt_case *c = &t->p.c;
     const size_t size = c->d_type == QUERN_F32 ? 4 : 2;
     const int64_t count = (int64_t)(t->fp8.d.bytes / size);
     double wrong = 0, norm = 0;
 
+    if (qn_model_rebases(t->wide.plan->of.product->kernel))
+        return memcmp(fp8, wide, t->fp8.d.bytes)
+                   ? "the bits are not those of dequantize=mainloop"
+                   : NULL;
     for (int64_t i = 0; i < count; i++) {
         const double want = (double)qt_load(wide, c->d_type, i);
         const double got = (double)qt_load(fp8, c->d_type, i);

@@ -235,14 +235,23 @@ TEST(indices_are_checked)
     quern_close(ctx);
 }
 
+/* With this in the message. */
+static void expect_refused(struct quern_context *ctx, const char *first,
+                           const char *second,
+                           const struct qn_pack_options *options,
+                           const char *says)
+{
+    assert_int_equal(pack(ctx, first, second, options, "p"), QUERN_EINVAL);
+    assert_non_null(strstr(qn_error_text(), says));
+}
+
 /* --undo writes no other names. */
 TEST(names_of_files_are_checked)
 {
     struct quern_context *ctx = open_library();
 
     write_rows("model.bin", gpt_oss, ROWS);
-    assert_int_equal(pack(ctx, "model.bin", NULL, &usual, "p"), QUERN_EINVAL);
-    assert_non_null(strstr(qn_error_text(), "ends with .safetensors"));
+    expect_refused(ctx, "model.bin", NULL, &usual, "ends with .safetensors");
     assert_int_equal(pack_count("."), 1);
     quern_close(ctx);
 }
@@ -255,12 +264,10 @@ TEST(names_without_utf8_are_refused)
 
     write_rows("a.safetensors", gpt_oss, ROWS);
     write_rows("\xff.safetensors", gpt_oss, ROWS);
-    assert_int_equal(pack(ctx, "a.safetensors", NULL, &pattern, "p"),
-                     QUERN_EINVAL);
-    assert_non_null(strstr(qn_error_text(), "it must be valid UTF-8"));
-    assert_int_equal(pack(ctx, "\xff.safetensors", NULL, &usual, "p"),
-                     QUERN_EINVAL);
-    assert_non_null(strstr(qn_error_text(), "must be valid UTF-8"));
+    expect_refused(ctx, "a.safetensors", NULL, &pattern,
+                   "it must be valid UTF-8");
+    expect_refused(ctx, "\xff.safetensors", NULL, &usual,
+                   "must be valid UTF-8");
     assert_int_equal(pack_count("."), 2);
     quern_close(ctx);
 }
@@ -278,18 +285,14 @@ TEST(mixed_checkpoints_are_refused)
 
     write_rows("a.safetensors", gpt_oss, ROWS);
     write_rows("b.safetensors", deepseek, 2);
-    assert_int_equal(pack(ctx, "a.safetensors", "b.safetensors", &usual, "p"),
-                     QUERN_EINVAL);
-    assert_non_null(strstr(qn_error_text(), "it has the format deepseek, and"));
-    assert_int_equal(pack(ctx, "a.safetensors", "a.safetensors", &usual, "p"),
-                     QUERN_EINVAL);
-    assert_non_null(strstr(qn_error_text(), "files must have different names"));
-    assert_int_equal(pack(ctx, "a.safetensors", NULL, &unknown, "p"),
-                     QUERN_EINVAL);
-    assert_non_null(strstr(qn_error_text(), "did you mean 'gpt-oss'?"));
-    assert_int_equal(pack(ctx, "a.safetensors", NULL, &other, "p"),
-                     QUERN_EINVAL);
-    assert_non_null(strstr(qn_error_text(), "--experts-of 'nothing'"));
+    expect_refused(ctx, "a.safetensors", "b.safetensors", &usual,
+                   "it has the format deepseek, and");
+    expect_refused(ctx, "a.safetensors", "a.safetensors", &usual,
+                   "files must have different names");
+    expect_refused(ctx, "a.safetensors", NULL, &unknown,
+                   "did you mean 'gpt-oss'?");
+    expect_refused(ctx, "a.safetensors", NULL, &other,
+                   "--experts-of 'nothing'");
     assert_int_equal(pack_count("."), 2);
     assert_int_equal(pack(ctx, "a.safetensors", "b.safetensors", &named, "p"),
                      QUERN_OK);

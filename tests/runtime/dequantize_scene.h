@@ -35,6 +35,19 @@ struct decision {
     const char *text, *kernel, *runs, *why;
 };
 
+/* The problem runs by this kernel: *info is the plan's. */
+static void expect_runs(struct quern_context *ctx, const struct qn_problem *p,
+                        const struct qn_plan_options *options, const char *runs,
+                        struct quern_plan_info *info)
+{
+    struct qn_plan *plan;
+
+    test_expect(qn_plan(ctx, p, options, &plan), QUERN_OK, "");
+    qn_plan_info(plan, info);
+    assert_string_equal(info->kernel, runs);
+    qn_plan_free(plan);
+}
+
 /* It is so, and qn_problem_describe's workspace is enough: *info is the plan's.
    Returns all that qn_why says, to be freed. */
 static char *decide(struct quern_context *ctx, const struct decision *row,
@@ -44,15 +57,11 @@ static char *decide(struct quern_context *ctx, const struct decision *row,
                                             .kernel = row->kernel};
     struct qn_problem p = test_problem(ctx, row->text);
     struct qn_description need;
-    struct qn_plan *plan;
     char *why;
 
     test_expect(qn_problem_describe(ctx, &p, &need), QUERN_OK, "");
-    test_expect(qn_plan(ctx, &p, &options, &plan), QUERN_OK, "");
-    qn_plan_info(plan, info);
-    assert_string_equal(info->kernel, row->runs);
+    expect_runs(ctx, &p, &options, row->runs, info);
     assert_true(info->workspace_bytes <= need.workspace_bytes);
-    qn_plan_free(plan);
     test_expect(qn_why(ctx, &p, &options, NULL, &why), QUERN_OK, "");
     assert_non_null(strstr(why, row->why));
     return why;
@@ -88,10 +97,7 @@ static size_t fall_back(const char *lost, const char *text, const char *runs,
     struct qn_plan *plan;
 
     p = test_problem(ctx, text);
-    test_expect(qn_plan(ctx, &p, &test_aot, &plan), QUERN_OK, "");
-    qn_plan_info(plan, &info);
-    assert_string_equal(info.kernel, runs);
-    qn_plan_free(plan);
+    expect_runs(ctx, &p, &test_aot, runs, &info);
     p.dequantize = dequantize;
     test_expect(qn_plan(ctx, &p, &test_aot, &plan), QUERN_ENOKERNEL, part);
     assert_null(plan);

@@ -187,14 +187,10 @@ TEST(model_decides_for_rows)
     struct quern_context *ctx = test_open_with(&registry);
     struct qn_problem p = test_problem(ctx, MANY);
     struct quern_plan_info info;
-    struct qn_plan *plan;
 
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         quern_free(decide(ctx, &rows[i], &info));
-    test_expect(qn_plan(ctx, &p, &options, &plan), QUERN_OK, "");
-    qn_plan_info(plan, &info);
-    assert_string_equal(info.kernel, "rows_fprop");
-    qn_plan_free(plan);
+    expect_runs(ctx, &p, &options, "rows_fprop", &info);
     qn_close(ctx);
 }
 
@@ -205,17 +201,13 @@ TEST(rows_need_a_recipe)
     struct quern_context *ctx;
     struct quern_plan_info info;
     struct qn_problem p;
-    struct qn_plan *plan;
 
     fewer.nrecipes--;
     ctx = test_open_with(&fewer);
     test_expect(qn_problem_parse(ctx, MANY " dequantize=fp8", &p), QUERN_EINVAL,
                 "no recipe has e4m3 with a scale for each row of x and w");
     p = test_problem(ctx, MANY);
-    test_expect(qn_plan(ctx, &p, &test_aot, &plan), QUERN_OK, "");
-    qn_plan_info(plan, &info);
-    assert_string_equal(info.kernel, "near8_mainloop");
-    qn_plan_free(plan);
+    expect_runs(ctx, &p, &test_aot, "near8_mainloop", &info);
     qn_close(ctx);
 }
 
