@@ -49,6 +49,12 @@ void $(name)(void *const *params, int worker, int workers)
         if (inverse)
             inverse[i] = row;
     }
-    if (worker == 0)
-        report_first(&r, counters, chunks, error);
+    for (int i = 0; worker == 0 && i < chunks; i++) {
+        const unsigned int pair = counters[(long long)i * (groups + 1) + groups];
+
+        if (pair != ~0u) {
+            report(&r, pair, error);
+            break;
+        }
+    }
 }

@@ -20,6 +20,7 @@ $(name)(
     __shared__ unsigned int counts[MOST_GROUPS + 1];
     const struct route r = { index, sizes_bytes, m * topk, first_expert, groups, experts };
     const int chunk = blockIdx.x, chunks = count_chunks(r.pairs, gridDim.x);
+    const int begin = chunk_begin(r.pairs, chunks, chunk);
     const int end = chunk_begin(r.pairs, chunks, chunk + 1);
 
     //$ include "common/wait.body.cu"
@@ -28,13 +29,17 @@ $(name)(
     for (int i = threadIdx.x; i <= groups; i += THREADS)
         counts[i] = i < groups ? 0 : ~0u;
     __syncthreads();
-    for (int i = chunk_begin(r.pairs, chunks, chunk) + threadIdx.x; i < end; i += THREADS) {
-        const int group = group_of(&r, i);
+    for (int i = begin + threadIdx.x; i < end; i += THREADS * TOGETHER) {
+        int group[TOGETHER];
 
-        if (group >= 0)
-            atomicAdd(&counts[group], 1u);
-        else if (group == BAD_INDEX)
-            atomicMin(&counts[groups], (unsigned int)i);
+        groups_of(&r, i, THREADS, end, group);
+#pragma unroll
+        for (int j = 0; j < TOGETHER; j++) {
+            if (group[j] >= 0)
+                atomicAdd(&counts[group[j]], 1u);
+            else if (group[j] == BAD_INDEX)
+                atomicMin(&counts[groups], (unsigned int)(i + j * THREADS));
+        }
     }
     __syncthreads();
     for (int i = threadIdx.x; i <= groups; i += THREADS)

@@ -2,6 +2,7 @@
 //$ include "route/pairs.c"
 
 enum { OWN_GROUPS = MOST_GROUPS / THREADS }; /* of a thread, where groups are added up */
+enum { COUNTERS = 16 };                      /* of a group, read together */
 
 /* The next row of each group, for each warp; and groups' totals, then their starts. */
 struct room {
@@ -26,11 +27,14 @@ FN void count_pairs(struct room *s, const struct route *r, int begin, int end)
     for (int group = lane; group < r->groups; group += 32)
         s->next[warp][group] = 0;
     __syncwarp();
-    for (int i = begin + lane; i < end; i += 32) {
-        const int group = group_of(r, i);
+    for (int i = begin + lane; i < end; i += 32 * TOGETHER) {
+        int group[TOGETHER];
 
-        if (group >= 0)
-            atomicAdd(&s->next[warp][group], 1);
+        groups_of(r, i, 32, end, group);
+#pragma unroll
+        for (int j = 0; j < TOGETHER; j++)
+            if (group[j] >= 0)
+                atomicAdd(&s->next[warp][group[j]], 1);
     }
     __syncthreads();
 }
@@ -42,11 +46,14 @@ FN void add_up(struct room *s, const unsigned int *counters, int groups, int chu
     for (int group = threadIdx.x; group < groups; group += THREADS) {
         int before = 0, total = 0;
 
-        for (int i = 0; counters && i < chunks; i++) {
-            const int count = (int)__ldg(counters + i * (groups + 1) + group);
+        for (int i = 0; counters && i < chunks; i += COUNTERS) {
+#pragma unroll
+            for (int j = i; j < i + COUNTERS; j++) {
+                const int count = j < chunks ? (int)__ldg(counters + j * (groups + 1) + group) : 0;
 
-            before += i < chunk ? count : 0;
-            total += count;
+                before += j < chunk ? count : 0;
+                total += count;
+            }
         }
         for (int warp = 0; warp < WARPS; warp++) {
             const int count = s->next[warp][group];
@@ -101,8 +108,11 @@ FN void order_pairs(struct room *s, const struct route *r, int begin, int end, i
 {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 
+    int group = begin + lane < end ? group_of(r, begin + lane) : NO_ROW;
+
     for (int i = begin; i < end; i += 32) {
-        const int pair = i + lane, group = pair < end ? group_of(r, pair) : NO_ROW;
+        const int pair = i + lane;
+        const int later = pair + 32 < end ? group_of(r, pair + 32) : NO_ROW; /* on its way */
         const unsigned int alike = __match_any_sync(~0u, group);
         const int before = __popc(alike & ((1u << lane) - 1));
         int row = NO_ROW;
@@ -117,6 +127,7 @@ FN void order_pairs(struct room *s, const struct route *r, int begin, int end, i
             gather[row] = pair;
         if (inverse && pair < end)
             inverse[pair] = row;
+        group = later;
     }
 }
 

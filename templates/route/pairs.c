@@ -25,6 +25,18 @@ $(fn) int group_of(const struct route *r, int pair)
     return expert < r->first || expert >= r->first + r->groups ? NO_ROW : (int)expert - r->first;
 }
 
+//$ if arch ~= "host" then
+enum { TOGETHER = 4 }; /* pairs of a thread whose experts are read together */
+
+/* The groups of a thread's pairs i, i + step, .. before `end`; NO_ROW for those after. */
+$(fn) void groups_of(const struct route *r, int i, int step, int end, int group[TOGETHER])
+{
+#pragma unroll
+    for (int j = 0; j < TOGETHER; j++)
+        group[j] = i + j * step < end ? group_of(r, i + j * step) : NO_ROW;
+}
+
+//$ end
 /* Chunks that `workers` count, the same in both launches. */
 $(fn) int count_chunks(int pairs, int workers)
 {

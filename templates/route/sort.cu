@@ -18,6 +18,19 @@ enum { THREADS = $(threads), WARPS = THREADS / 32 };
 
 //$ include "route/order.cu"
 
+/* Record the first pair of all chunks that names no expert. By one warp. */
+FN void report_first(const struct route *r, const unsigned int *counters, int chunks, int lane,
+                     unsigned int *error)
+{
+    unsigned int first = ~0u;
+
+    for (int i = lane; i < chunks; i += 32)
+        first = min(first, __ldg(counters + i * (r->groups + 1) + r->groups));
+    first = __reduce_min_sync(~0u, first);
+    if (lane == 0 && first != ~0u)
+        report(r, first, error);
+}
+
 extern "C" __global__ void __launch_bounds__(THREADS, $(ctas))
 $(name)(
     //$ include "common/params.cu"
@@ -34,6 +47,6 @@ $(name)(
     if (chunk > 0)
         return;
     store_sizes(&s, groups, m, lengths, starts, token_count);
-    if (threadIdx.x == 0)
-        report_first(&r, counters, chunks, error);
+    if (threadIdx.x < 32)
+        report_first(&r, counters, chunks, threadIdx.x, error);
 }
