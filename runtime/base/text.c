@@ -113,6 +113,12 @@ int qn_text_character(const unsigned char *at)
     return more + 1;
 }
 
+int qn_text_steers(const unsigned char *at)
+{
+    return !qn_text_character(at) || *at < 0x20 || *at == 0x7f ||
+           (*at == 0xC2 && at[1] < 0xA0);
+}
+
 int qn_text_valid(const char *string)
 {
     const unsigned char *at = (const unsigned char *)string;

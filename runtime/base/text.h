@@ -30,5 +30,9 @@ const char *qn_text_number(const char *text, int64_t *value);
 /* Bytes of the character that begins here; 0 if it is no UTF-8. */
 int qn_text_character(const unsigned char *at);
 
+/* Would the character that begins here break a line, or steer a terminal? So
+   does a byte that is no UTF-8. */
+int qn_text_steers(const unsigned char *at);
+
 /* Is all of a string UTF-8? */
 int qn_text_valid(const char *string);

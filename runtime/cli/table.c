@@ -16,10 +16,8 @@ static void tame(char *text)
 {
     for (unsigned char *at = (unsigned char *)text; *at;) {
         const int length = qn_text_character(at);
-        const int odd = !length || *at < 0x20 || *at == 0x7f ||
-                        (*at == 0xC2 && at[1] < 0xA0);
 
-        if (odd)
+        if (qn_text_steers(at))
             memset(at, '?', length ? (size_t)length : 1);
         at += length ? length : 1;
     }

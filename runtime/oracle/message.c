@@ -35,14 +35,32 @@ static void print_string(const char *text, size_t size)
     fputc('"', stderr);
 }
 
+/* Names in others' files may hold anything: characters that would steer a
+   terminal become '?'. Messages have several lines, and tabs of source. */
+static void print_tame(const char *text)
+{
+    while (*text) {
+        const unsigned char *at = (const unsigned char *)text;
+        int length = qn_text_character(at);
+
+        if (*at != '\n' && *at != '\t' && qn_text_steers(at))
+            fputc('?', stderr);
+        else
+            fprintf(stderr, "%.*s", length, text);
+        text += length ? length : 1;
+    }
+}
+
 int qn_message_text(const struct qn_options *options, int status,
                     const char *begin, const char *text)
 {
     size_t length = strlen(text);
 
     if (!options->json) {
-        fprintf(stderr, "%s%s%s", begin, text,
-                length && text[length - 1] == '\n' ? "" : "\n");
+        fputs(begin, stderr);
+        print_tame(text);
+        if (!length || text[length - 1] != '\n')
+            fputc('\n', stderr);
         return status;
     }
     while (length && text[length - 1] == '\n')

@@ -339,6 +339,25 @@ TEST(test_killed_compile)
     assert_int_equal(test_shell("rm -r %s", folder), 0);
 }
 
+/* A header of one tensor whose name would paint a terminal red. */
+#define RED                                                                    \
+    "\\105\\0\\0\\0\\0\\0\\0\\0{\"a\\\\u001b[31m\\\\u009b\":"                  \
+    "{\"dtype\":\"I8\",\"shape\":[1],\"data_offsets\":[0,8]}}"
+
+/* Names in a checkpoint, of which errors tell, steer no terminal. */
+TEST(test_names_are_tame)
+{
+    char folder[] = "/tmp/quern-tame-XXXXXX";
+
+    assert_non_null(mkdtemp(folder));
+    if (test_shell("cd %s && printf '" RED "12345678' >a.safetensors && "
+                   "'%s/quern' pack -n a.safetensors 2>&1",
+                   folder, test_own_folder()) != 2 ||
+        !strstr(test_output, "tensor 'a?[31m?': its data_offsets"))
+        fail_msg("%s", test_output);
+    assert_int_equal(test_shell("rm -r %s", folder), 0);
+}
+
 /* Without any variable: no PATH for the compiler, no folder for the cache. */
 TEST(test_no_environment)
 {
