@@ -158,6 +158,14 @@ static char *read_text(const char *path, size_t most, size_t *bytes)
     return text;
 }
 
+/* Is there nothing by this name, not even a link whose file is missing? */
+static int is_absent(const char *path)
+{
+    struct stat st;
+
+    return lstat(path, &st) && errno == ENOENT;
+}
+
 /* A file next to the tensors, or in their folder; *text NULL: there is none. */
 static int read_sibling(const char *path, const char *name, size_t most,
                         char **text, size_t *bytes)
@@ -175,7 +183,11 @@ static int read_sibling(const char *path, const char *name, size_t most,
     if (whole.failed)
         return qn_error_memory();
     *text = read_text(whole.data, most, bytes);
-    if (!*text && errno != ENOENT)
+    if (!*text && errno == ENOENT && !is_absent(whole.data))
+        code = qn_error_set(QUERN_EINVAL,
+                            "%s: the file that this link names is missing",
+                            whole.data);
+    else if (!*text && errno != ENOENT)
         code = qn_error_set(QUERN_EINVAL,
                             "%s: it is no plain file of at most %zu bytes",
                             whole.data, most);

@@ -358,6 +358,26 @@ TEST(test_names_are_tame)
     assert_int_equal(test_shell("rm -r %s", folder), 0);
 }
 
+/* Links of a hub's folder whose files are gone: a model without its config
+   would be taken for another one. */
+TEST(test_links_to_nowhere)
+{
+    static const char *const names[] = {"config.json",
+                                        "model.safetensors.index.json"};
+    char folder[] = "/tmp/quern-links-XXXXXX";
+
+    assert_non_null(mkdtemp(folder));
+    for (int i = 0; i < 2; i++)
+        if (test_shell("cd %s && printf '\\002\\0\\0\\0\\0\\0\\0\\0{}' "
+                       ">a.safetensors && ln -s blobs/gone %s && "
+                       "'%s/quern' pack -n . 2>&1; rm %s/%s",
+                       folder, names[i], test_own_folder(), folder,
+                       names[i]) != 0 ||
+            !strstr(test_output, "the file that this link names is missing"))
+            fail_msg("%s: %s", names[i], test_output);
+    assert_int_equal(test_shell("rm -r %s", folder), 0);
+}
+
 /* Without any variable: no PATH for the compiler, no folder for the cache. */
 TEST(test_no_environment)
 {
