@@ -7,7 +7,7 @@
 #define QN_PACK_METADATA "quern"         /* of __metadata__: layers, as JSON */
 #define QN_PACK_HEADER   "quern.header/" /* and a file's name: its header */
 
-enum { QN_PACK_VERSION = 1 };
+enum { QN_PACK_VERSION = 1 }; /* COUPLED: packed version */
 
 /* The header in JSON, blanks up to a multiple of 64 bytes with its length; of
    malloc. */

@@ -275,6 +275,20 @@ def test_packed_files_are_checked(tmp_path):
             qt.unpack(tmp_path / "short", tmp_path / "again")
     with pytest.raises(ValueError, match="was not written by quern pack"):
         qt.load_packed(tmp_path / "model" / "model-00001-of-00001.safetensors")
+    version = (b'\\"version\\":1', b'\\"version\\":2')
+    for (old, new), says in {
+        version: "was not written by this version of quern pack",
+        (b'"shape":[', b'"shapE":['): "is not inside the file",
+        (b'"dtype":"', b'"dtype":0'): "was not written by quern pack",
+    }.items():
+        assert len(old) == len(new) and old in whole
+        (tmp_path / "other").write_bytes(whole.replace(old, new))
+        with pytest.raises(ValueError, match=says):
+            qt.load_packed(tmp_path / "other")
+    deep = b"[" * 100000  # json's reader gives up
+    (tmp_path / "other").write_bytes(len(deep).to_bytes(8, "little") + deep)
+    with pytest.raises(ValueError, match="was not written by quern pack"):
+        qt.load_packed(tmp_path / "other")
     assert not (tmp_path / "again").exists()
     layer = next(iter(qt.load_packed(tmp_path / "packed").values()))
     x, indices = (torch.zeros(3, n, dtype=kind, device="cpu") for n, kind in (

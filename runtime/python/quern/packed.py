@@ -17,6 +17,7 @@ from quern import _checks
 
 BYTES = {"U8": 1, "I8": 1, "I16": 2, "I32": 4, "I64": 8, "F8_E4M3": 1, "F8_E5M2": 1, "F16": 2,
          "BF16": 2, "F32": 4, "F64": 8, "BOOL": 1}  # of an element, by the names in safetensors
+_VERSION = 1  # COUPLED: packed version
 _LONGEST = 100000000  # bytes of a header
 _NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)  # files may be larger than memory
 
@@ -40,8 +41,10 @@ class File:
                 about = json.loads(self.tensors.pop("__metadata__")["quern"])
                 self.layers = {layer["name"]: layer for layer in about["layers"]}
                 end = max(t["data_offsets"][1] for t in self.tensors.values())
-            except (ValueError, KeyError, TypeError, AttributeError, IndexError):
+            except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
                 raise ValueError(f"{self.path} was not written by quern pack") from None
+            if about.get("version") != _VERSION:
+                raise ValueError(f"{self.path} was not written by this version of quern pack")
             if 8 + length + end != size:
                 raise ValueError(f"{self.path} is truncated")
             self.first, self.bytes = 8 + length, size
@@ -52,11 +55,14 @@ class File:
         """Type, shape and the first byte in `memory`; None if the file has no such tensor."""
         if name not in self.tensors:
             return None
-        t = self.tensors[name]
-        kind, shape, (begin, end) = t["dtype"], t["shape"], t["data_offsets"]
-        if min((begin, *shape)) < 0 or end - begin != math.prod(shape) * BYTES.get(kind, 0) or \
-                self.first + end > self.bytes:
-            raise ValueError(f"{self.path}: tensor {name!r} is not inside the file")
+        try:
+            t = self.tensors[name]
+            kind, shape, (begin, end) = t["dtype"], t["shape"], t["data_offsets"]
+            if min((begin, *shape)) < 0 or end - begin != math.prod(shape) * BYTES[kind] or \
+                    self.first + end > self.bytes:
+                raise ValueError
+        except (ValueError, KeyError, TypeError):
+            raise ValueError(f"{self.path}: tensor {name!r} is not inside the file") from None
         return kind, shape, self.first + begin
 
     def options(self, layer):
