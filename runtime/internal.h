@@ -388,8 +388,8 @@ enum quern_mlp_tensor {
 /* Tensors are as described; x, y, dy and dx may have a stride, in multiples of
    16 bytes; pointers= lets w1 and w2, or dw1 and dw2, have pointers instead of
    data. With scales forward reads the weights rowwise and backward columnwise
-   (QN_MLP_WEIGHTS, qn_quantize_run); else both read w. With recompute backward
-   also reads w1_row and b1, and x if it has no scales. */
+   (QUERN_PHASE_WEIGHTS, qn_quantize_run); else both read w. With recompute
+   backward also reads w1_row and b1, and x if it has no scales. */
 struct qn_mlp_args {
     struct qn_tensor x, y, dy, dx; /* [m, hidden]; dx.data NULL: no dx */
     struct qn_tensor w1, w2;       /* [G, P, hidden], [G, hidden, ffn] */
@@ -453,14 +453,6 @@ void qn_mlp_plan_free(struct qn_mlp_plan *plan);
 /* As qn_plan_info; names no kernel. */
 void qn_mlp_plan_info(const struct qn_mlp_plan *plan,
                       struct quern_plan_info *info);
-
-enum qn_mlp_phase {
-    QN_MLP_WEIGHTS,
-    QN_MLP_FORWARD,
-    QN_MLP_BACKWARD,
-    QN_MLP_WGRAD,
-    QN_MLP_PHASES
-};
 
 /*
 ** Run a phase:

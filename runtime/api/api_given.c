@@ -463,7 +463,7 @@ static int phases_of(const struct quern_plan *plan,
     *phases = 1 << args->phase;
     if (*phases & qn_api_phases(&plan->line))
         return QUERN_OK;
-    return qn_mlp_refuse(&plan->line.of.mlp, qn_api_phase(args->phase));
+    return qn_mlp_refuse(&plan->line.of.mlp, args->phase);
 }
 
 int qn_api_given(const struct quern_plan *plan, const struct quern_args *args,

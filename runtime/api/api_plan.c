@@ -302,11 +302,9 @@ int quern_run(const struct quern_plan *plan, const struct quern_args *args,
     if (code)
         return code;
     if (plan->line.kind == QN_LINE_MLP)
-        return qn_mlp_run(plan->of.mlp, &given.mlp, qn_api_phase(args->phase),
-                          stream);
+        return qn_mlp_run(plan->of.mlp, &given.mlp, args->phase, stream);
     if (plan->line.kind == QN_LINE_MOE)
-        return qn_moe_run(plan->of.moe, &given.mlp, qn_api_phase(args->phase),
-                          stream);
+        return qn_moe_run(plan->of.moe, &given.mlp, args->phase, stream);
     if (plan->line.kind == QN_LINE_ROUTE)
         return qn_route_run(plan->of.route, &given.route, stream);
     if (plan->line.kind == QN_LINE_CAST)

@@ -270,27 +270,6 @@ static void use_cast(const struct qn_needs_of *n, struct quern_operand *o)
 
 /* -------------------------------------------------------------------- MLPs */
 
-int qn_api_phase(int phase)
-{
-    static const int of[QUERN_PHASES] = {
-        [QUERN_PHASE_FORWARD] = QN_MLP_FORWARD,
-        [QUERN_PHASE_BACKWARD] = QN_MLP_BACKWARD,
-        [QUERN_PHASE_WGRAD] = QN_MLP_WGRAD,
-        [QUERN_PHASE_WEIGHTS] = QN_MLP_WEIGHTS};
-
-    return of[phase];
-}
-
-/* The bits of public phases. */
-static int public_phases(int phases)
-{
-    int found = 0;
-
-    for (int i = 0; i < QUERN_PHASES; i++)
-        found |= (phases >> qn_api_phase(i) & 1) << i;
-    return found;
-}
-
 static void use_mlp_state(const struct qn_needs_of *n, const struct qn_mlp *mlp,
                           struct quern_operand *o)
 {
@@ -361,9 +340,9 @@ static void use_mlp_tensor(const struct qn_mlp *mlp,
 {
     const struct qn_mlp_use use = *given;
 
-    o->written = public_phases(use.written);
-    o->read = public_phases(use.needed) & ~o->written;
-    o->optional = public_phases(use.optional);
+    o->written = use.written;
+    o->read = use.needed & ~o->written;
+    o->optional = use.optional;
     if (o->read >> QUERN_PHASE_WGRAD & ~o->read >> QUERN_PHASE_BACKWARD & 1) {
         /* backward makes dw1 and dw2 if they are given */
         o->read |= 1 << QUERN_PHASE_BACKWARD;
@@ -526,10 +505,10 @@ int qn_api_phases(const struct qn_line *line)
 
     if (!qn_api_has_mlp(line->kind))
         return ONLY;
-    for (int i = 0; i < QN_MLP_PHASES; i++)
+    for (int i = 0; i < QUERN_PHASES; i++)
         if (qn_mlp_has(&line->of.mlp, i))
             all |= 1 << i;
-    return public_phases(all);
+    return all;
 }
 
 /* --------------------------------------------------------------------- all */

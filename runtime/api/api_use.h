@@ -22,9 +22,6 @@ struct qn_api_scales {
     struct qn_scale_shape shape;
 };
 
-/* The enum qn_mlp_phase of an enum quern_phase. */
-int qn_api_phase(int phase);
-
 /* Bits of the phases that the runs of a line may have. */
 int qn_api_phases(const struct qn_line *line);
 

@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "base/types.h"
 #include "cli.h"
+#include "problem/mlp.h"
 
 static const struct argp_option options[] = {
     QN_OPTION_SPECS, QN_OPTION_JSON, {0}};
@@ -23,8 +24,6 @@ static const struct qn_column columns[] = {
 static void add_phases(struct qn_text *text, const char *verb, int phases,
                        int all)
 {
-    static const char *const names[] = {"forward", "backward", "wgrad",
-                                        "weights"};
     const char *before = " in ";
 
     if (!phases)
@@ -32,7 +31,7 @@ static void add_phases(struct qn_text *text, const char *verb, int phases,
     qn_text_add(text, "%s%s", text->length ? "; " : "", verb);
     for (int i = 0; i < QUERN_PHASES && phases != all; i++)
         if (phases >> i & 1) {
-            qn_text_add(text, "%s%s", before, names[i]);
+            qn_text_add(text, "%s%s", before, qn_mlp_phase_names[i]);
             before = ", ";
         }
 }

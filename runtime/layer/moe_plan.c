@@ -59,34 +59,34 @@ static int permutes(const struct qn_moe_plan *plan)
 int qn_moe_copies(const struct qn_moe_plan *plan, int phase)
 {
     return plan->mlp->gathers && !qn_mlp_scaled(plan->recipe, QUERN_MLP_X) &&
-           (phase == QN_MLP_FORWARD || plan->moe.mlp.recompute);
+           (phase == QUERN_PHASE_FORWARD || plan->moe.mlp.recompute);
 }
 
 /* The launch right before the MLP's, in each phase: none where tokens may be
    copied in between. */
 static void list_before(const struct qn_moe_plan *plan, enum qn_before first[])
 {
-    if (!qn_moe_copies(plan, QN_MLP_FORWARD) ||
+    if (!qn_moe_copies(plan, QUERN_PHASE_FORWARD) ||
         (!plan->maps->moves && moved(plan, QUERN_MLP_X)))
-        first[QN_MLP_FORWARD] = QN_BEFORE_CAST;
+        first[QUERN_PHASE_FORWARD] = QN_BEFORE_CAST;
     if ((qn_moe_keeps(&plan->moe, plan->recipe, QUERN_MLP_X) ||
          moved(plan, QUERN_MLP_DY)) &&
-        !qn_moe_copies(plan, QN_MLP_BACKWARD))
-        first[QN_MLP_BACKWARD] = QN_BEFORE_CAST;
+        !qn_moe_copies(plan, QUERN_PHASE_BACKWARD))
+        first[QUERN_PHASE_BACKWARD] = QN_BEFORE_CAST;
 }
 
 /* Launches may depend on those before them in their phase. */
 static void depend(struct qn_moe_plan *plan)
 {
     const struct qn_mlp_plan *mlp = plan->mlp;
-    enum qn_before first[QN_MLP_PHASES] = {QN_BEFORE_NOTHING};
+    enum qn_before first[QUERN_PHASES] = {QN_BEFORE_NOTHING};
 
     list_before(plan, first);
     qn_mlp_depend(plan->mlp, first);
     if (!plan->maps->moves)
         qn_quantize_depend(plan->maps->launches, 1);
-    if (mlp->ends[QN_MLP_FORWARD] &&
-        (mlp->mlp.forward_only || mlp->ends[QN_MLP_BACKWARD]))
+    if (mlp->ends[QUERN_PHASE_FORWARD] &&
+        (mlp->mlp.forward_only || mlp->ends[QUERN_PHASE_BACKWARD]))
         qn_quantize_depend(plan->combine->launches, 0);
 }
 
@@ -248,10 +248,10 @@ static void explain_maps(const struct qn_moe_plan *plan, struct qn_text *text)
 static void explain_before(const struct qn_moe_plan *plan, int phase,
                            struct qn_text *text)
 {
-    if (phase == QN_MLP_FORWARD) {
+    if (phase == QUERN_PHASE_FORWARD) {
         explain_maps(plan, text);
         explain_rows(plan, QUERN_MLP_X, !plan->maps->moves, text);
-    } else if (phase == QN_MLP_BACKWARD) {
+    } else if (phase == QUERN_PHASE_BACKWARD) {
         explain_rows(plan, QUERN_MLP_DY, 1, text);
         if (qn_moe_keeps(&plan->moe, plan->recipe, QUERN_MLP_X))
             explain_move(plan->permute, "x to rows", text);
@@ -262,9 +262,9 @@ static void explain_after(const struct qn_moe_plan *plan, int phase,
                           struct qn_text *text)
 {
     const int weights = plan->moe.mlp.probability;
-    const int forward = phase == QN_MLP_FORWARD;
+    const int forward = phase == QUERN_PHASE_FORWARD;
 
-    if (!forward && phase != QN_MLP_BACKWARD)
+    if (!forward && phase != QUERN_PHASE_BACKWARD)
         return;
     if (forward ? plan->mlp->scatters_y : plan->mlp->scatters_dx)
         qn_text_add(text, "  the product of %s writes rows at addresses\n",
@@ -297,7 +297,9 @@ static int explain(struct qn_session *s, const void *given,
     qn_text_add(text, "%s\n", line);
     if (qn_session_gpu(s))
         qn_evidence_why(evidence_of(plan), qn_session_capability(s), text);
-    for (int phase = 0; phase < QN_MLP_PHASES; phase++) {
+    for (int i = 0; i < QUERN_PHASES; i++) {
+        const int phase = qn_mlp_phase_order[i];
+
         if (!qn_mlp_has(&moe->mlp, phase))
             break;
         qn_text_add(text, "\n%s\n", qn_mlp_phase_names[phase]);

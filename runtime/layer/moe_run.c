@@ -100,7 +100,7 @@ static void set_rows(struct run *run)
 {
     const struct qn_mlp_args *args = run->args;
     struct qn_mlp_args *a = &run->rows;
-    const int forward = run->phase == QN_MLP_FORWARD;
+    const int forward = run->phase == QUERN_PHASE_FORWARD;
 
     a->gather_x = run->mlp->gathers ? slot(run, QN_MOE_GATHER)
                                     : gather_of(run, QUERN_MLP_X);
@@ -144,7 +144,7 @@ static int begin(struct run *run, const struct qn_moe_plan *plan,
     run->plan = plan;
     run->args = args;
     run->phase = phase;
-    run->wgrad = phase == QN_MLP_BACKWARD && qn_mlp_makes_dw(args);
+    run->wgrad = phase == QUERN_PHASE_BACKWARD && qn_mlp_makes_dw(args);
     run->moe = plan->moe;
     run->moe.mlp.m = args->rows;
     qn_moe_space_fill(&run->moe, plan->recipe, plan->scratch, &run->space);
@@ -184,7 +184,7 @@ static void list_tokens(const struct run *run, struct list *l)
 
     add_tensor(l, "x", &args->x, 0);
     add(l, "prob", args->probability, pairs * sizeof(float), 0);
-    if (run->phase == QN_MLP_FORWARD) {
+    if (run->phase == QUERN_PHASE_FORWARD) {
         add(l, "index", args->index,
             pairs * (run->moe.index == QUERN_I64 ? 8 : 4), 0);
         add_tensor(l, "c", &args->residual, 0);
@@ -209,14 +209,14 @@ static int check_overlap(const struct run *run, int last)
     struct list l;
 
     l.count = 0;
-    if (run->phase != QN_MLP_WGRAD)
+    if (run->phase != QUERN_PHASE_WGRAD)
         list_tokens(run, &l);
     add(&l, "workspace", args->workspace, need->workspace_bytes, 1);
     add(&l, "errors", args->errors, QN_WORKSPACE_BYTES, 1);
     if (!run->moe.mlp.forward_only)
         add(&l, "saved", args->saved,
             run->space.saved + run->mlp->need.saved_bytes, 1);
-    if (run->phase != QN_MLP_FORWARD)
+    if (run->phase != QUERN_PHASE_FORWARD)
         add(&l, "pending", args->pending,
             run->space.pending + run->mlp->need.pending_bytes, 1);
     return qn_mlp_args_layer(run->mlp, &run->rows, run->phase, last, l.at,
@@ -225,10 +225,11 @@ static int check_overlap(const struct run *run, int last)
 
 static int check(const struct run *run)
 {
-    const int phase = run->phase, last = run->wgrad ? QN_MLP_WGRAD : phase;
+    const int phase = run->phase, last = run->wgrad ? QUERN_PHASE_WGRAD : phase;
     const int code = qn_mlp_args(run->mlp, &run->rows, phase, last);
 
-    return code || phase == QN_MLP_WEIGHTS ? code : check_overlap(run, last);
+    return code || phase == QUERN_PHASE_WEIGHTS ? code
+                                                : check_overlap(run, last);
 }
 
 /* ------------------------------------------------------------------- moves */
@@ -305,7 +306,7 @@ static int copy_tokens(const struct run *run)
 /* The move of x, forward and backward: rows, and with prob=h probabilities. */
 static struct qn_route_args moves_of_x(const struct run *run)
 {
-    const int forward = run->phase == QN_MLP_FORWARD;
+    const int forward = run->phase == QUERN_PHASE_FORWARD;
     struct qn_route_args args = {.in = {.data = NULL}};
 
     if (!gather_of(run, QUERN_MLP_X) && !(forward && run->mlp->gathers)) {
@@ -349,7 +350,8 @@ static int find_maps(const struct run *run)
 static int run_mlp(const struct run *run)
 {
     return qn_mlp_launch(run->mlp, &run->rows, run->phase,
-                         run->wgrad ? QN_MLP_WGRAD : run->phase, run->stream);
+                         run->wgrad ? QUERN_PHASE_WGRAD : run->phase,
+                         run->stream);
 }
 
 /* ------------------------------------------------------------------ phases */
@@ -433,9 +435,9 @@ static int backward(const struct run *run)
 /* In the plan's context. */
 static int launch(const struct run *run)
 {
-    return run->phase == QN_MLP_FORWARD    ? forward(run)
-           : run->phase == QN_MLP_BACKWARD ? backward(run)
-                                           : run_mlp(run);
+    return run->phase == QUERN_PHASE_FORWARD    ? forward(run)
+           : run->phase == QUERN_PHASE_BACKWARD ? backward(run)
+                                                : run_mlp(run);
 }
 
 int qn_moe_run(const struct qn_moe_plan *plan, const struct qn_mlp_args *args,
@@ -461,7 +463,7 @@ int qn_moe_put(const struct qn_moe_plan *plan, const struct qn_mlp_args *args,
                struct quern_queue *queue, int layer)
 {
     struct run run = {.stream = NULL};
-    const int code = begin(&run, plan, args, QN_MLP_WGRAD);
+    const int code = begin(&run, plan, args, QUERN_PHASE_WGRAD);
 
     return code ? code : qn_mlp_put(plan->mlp, &run.rows, queue, layer);
 }

@@ -19,10 +19,10 @@
 
 /* Who uses a tensor, as bits of phases. */
 enum {
-    WEIGHTS = 1 << QN_MLP_WEIGHTS,
-    FORWARD = 1 << QN_MLP_FORWARD,
-    BACKWARD = 1 << QN_MLP_BACKWARD,
-    WGRAD = 1 << QN_MLP_WGRAD
+    WEIGHTS = 1 << QUERN_PHASE_WEIGHTS,
+    FORWARD = 1 << QUERN_PHASE_FORWARD,
+    BACKWARD = 1 << QUERN_PHASE_BACKWARD,
+    WGRAD = 1 << QUERN_PHASE_WGRAD
 };
 
 /* The kind: some phases do not read values that the recipe scales; quantized
@@ -139,7 +139,7 @@ static int phases_of(const struct qn_mlp_plan *plan, const struct row *row,
 static int is_idle(const struct qn_mlp_args *args, const struct row *row,
                    int phase)
 {
-    if (phase != QN_MLP_WEIGHTS || row->kind != NUMBERS)
+    if (phase != QUERN_PHASE_WEIGHTS || row->kind != NUMBERS)
         return 0;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (rows[i].kind == COPY && rows[i].tensor == row->tensor &&
@@ -344,7 +344,7 @@ int qn_mlp_makes_dw(const struct qn_mlp_args *args)
 /* Backward may leave the gradients of the weights to a later call. */
 static int check_wanted(const struct qn_mlp_args *args, int first)
 {
-    if (first != QN_MLP_WGRAD || qn_mlp_makes_dw(args))
+    if (first != QUERN_PHASE_WGRAD || qn_mlp_makes_dw(args))
         return QUERN_OK;
     return qn_error_set(QUERN_EINVAL, "dw1 and dw2 are NULL: wgrad has nothing "
                                       "to compute");
@@ -360,7 +360,7 @@ int qn_mlp_args(const struct qn_mlp_plan *plan, const struct qn_mlp_args *args,
         code = check_wanted(args, first);
     for (int phase = first; phase <= last && !code; phase++)
         code = check_tensors(plan, args, phase);
-    if (!code && first != QN_MLP_WEIGHTS && args->host_sizes)
+    if (!code && first != QUERN_PHASE_WEIGHTS && args->host_sizes)
         code = qn_host_size_rows(args->host_sizes, plan->mlp.sizes,
                                  plan->mlp.groups, plan->mlp.m);
     if (code)

@@ -372,7 +372,7 @@ int qn_mlp_plan_inner(const struct qn_session *s, const struct qn_mlp *mlp,
     for (int i = 0; i < QN_MLP_STEPS && !code; i++)
         code = plan_step(plan, s, &qn_mlp_steps[i]);
     if (!code && qn_session_dependents(s, mlp->m))
-        qn_mlp_depend(plan, (const enum qn_before[QN_MLP_PHASES]){0});
+        qn_mlp_depend(plan, (const enum qn_before[QUERN_PHASES]){0});
     if (!code)
         shrink_space(plan);
     if (code)
@@ -521,7 +521,9 @@ static int explain(struct qn_session *s, const void *given,
     qn_text_add(text, "%s\n", line);
     if (qn_session_gpu(s))
         qn_evidence_why(qn_mlp_evidence(plan), qn_session_capability(s), text);
-    for (int phase = 0; phase < QN_MLP_PHASES; phase++) {
+    for (int i = 0; i < QUERN_PHASES; i++) {
+        const int phase = qn_mlp_phase_order[i];
+
         if (!qn_mlp_has(mlp, phase))
             break;
         qn_text_add(text, "\n%s\n", qn_mlp_phase_names[phase]);

@@ -32,7 +32,7 @@ struct qn_mlp_plan {
     int gathers_dy; /* and that of dh tokens of dy */
     int scatters_y, scatters_dx; /* products write rows at tokens' addresses */
     struct qn_gradient_figures compared; /* both strategies to make dpre */
-    enum qn_before ends[QN_MLP_PHASES];  /* the last launch of each phase, where
+    enum qn_before ends[QUERN_PHASES];   /* the last launch of each phase, where
                                            others may depend on it */
     int layer; /* part of a layer, whose route has not run when arguments are
                   checked: each group may have rows, and y may take the place
@@ -60,7 +60,7 @@ int qn_mlp_launch(const struct qn_mlp_plan *plan,
                   const struct qn_mlp_args *args, int first, int last,
                   void *stream);
 
-/* The steps of a phase (enum qn_mlp_phase), each with its kernel. */
+/* The steps of a phase (enum quern_phase), each with its kernel. */
 void qn_mlp_explain(const struct qn_mlp_plan *plan, int phase,
                     struct qn_text *text);
 
@@ -83,7 +83,7 @@ int qn_mlp_args_layer(const struct qn_mlp_plan *plan,
                       const struct qn_mlp_args *args, int first, int last,
                       const struct qn_region *regions, int count);
 
-/* Phases, as bits of enum qn_mlp_phase, that need a tensor of the arguments, do
+/* Phases, as bits of enum quern_phase, that need a tensor of the arguments, do
    without it, and write it; and the word of enum quern_mlp_pointers that lets
    it be given by addresses. 0: there is no tensor at the offset. */
 struct qn_mlp_use {

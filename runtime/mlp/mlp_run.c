@@ -379,7 +379,7 @@ int qn_mlp_launch(const struct qn_mlp_plan *plan,
     struct qn_mlp_args brought;
     int code = QUERN_OK;
 
-    if (first != QN_MLP_WEIGHTS && args->host_sizes) {
+    if (first != QUERN_PHASE_WEIGHTS && args->host_sizes) {
         brought = *args;
         run.args = &brought;
         code = bring_sizes(plan, &brought, stream);
@@ -392,8 +392,8 @@ int qn_mlp_launch(const struct qn_mlp_plan *plan,
 int qn_mlp_run(const struct qn_mlp_plan *plan, const struct qn_mlp_args *args,
                int phase, void *stream)
 {
-    const int last = phase == QN_MLP_BACKWARD && qn_mlp_makes_dw(args)
-                         ? QN_MLP_WGRAD
+    const int last = phase == QUERN_PHASE_BACKWARD && qn_mlp_makes_dw(args)
+                         ? QUERN_PHASE_WGRAD
                          : phase;
     const struct qn_plan *pre = plan->launches[QN_MLP_PRE].product;
     struct qn_driver_scope scope;

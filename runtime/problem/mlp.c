@@ -20,37 +20,41 @@
 
 /* ------------------------------------------------------------------- steps */
 
-const char *const qn_mlp_phase_names[QN_MLP_PHASES] = {
-    [QN_MLP_WEIGHTS] = "weights",
-    [QN_MLP_FORWARD] = "forward",
-    [QN_MLP_BACKWARD] = "backward",
-    [QN_MLP_WGRAD] = "wgrad"};
+const char *const qn_mlp_phase_names[QUERN_PHASES] = {
+    [QUERN_PHASE_FORWARD] = "forward",
+    [QUERN_PHASE_BACKWARD] = "backward",
+    [QUERN_PHASE_WGRAD] = "wgrad",
+    [QUERN_PHASE_WEIGHTS] = "weights"};
+
+const int qn_mlp_phase_order[QUERN_PHASES] = {
+    QUERN_PHASE_WEIGHTS, QUERN_PHASE_FORWARD, QUERN_PHASE_BACKWARD,
+    QUERN_PHASE_WGRAD};
 
 const struct qn_mlp_step qn_mlp_steps[QN_MLP_STEPS] = {
-    {QN_MLP_WEIGHTS, QUERN_MLP_W1, "w1"},
-    {QN_MLP_WEIGHTS, QUERN_MLP_W2, "w2"},
-    {QN_MLP_FORWARD, QUERN_MLP_X, "x"},
-    {QN_MLP_FORWARD, QN_MLP_PRE, "pre = x w1^T"},
-    {QN_MLP_FORWARD, QN_MLP_ADD_B1, "pre + b1"},
-    {QN_MLP_FORWARD, QUERN_MLP_H, "h = activation(pre)"},
-    {QN_MLP_FORWARD, QN_MLP_Y, "y = h w2^T"},
-    {QN_MLP_FORWARD, QN_MLP_ADD_B2, "y + b2"},
-    {QN_MLP_BACKWARD, QN_MLP_PRE, "pre again"},
-    {QN_MLP_BACKWARD, QN_MLP_ADD_B1, "pre + b1 again"},
-    {QN_MLP_BACKWARD, QUERN_MLP_DY, "dy"},
-    {QN_MLP_BACKWARD, QN_MLP_DY_LATER, "dy, for dw2"},
-    {QN_MLP_BACKWARD, QN_MLP_DH, "dh = dy w2"},
-    {QN_MLP_BACKWARD, QUERN_MLP_DPRE, "dpre, from dh and pre"},
-    {QN_MLP_BACKWARD, QN_MLP_B2, "db2 and its part of dprob, from dy"},
-    {QN_MLP_BACKWARD, QN_MLP_DX, "dx = dpre w1"},
-    {QN_MLP_BACKWARD, QN_MLP_X_LATER, "x, for dw1"},
-    {QN_MLP_WGRAD, QN_MLP_DW2, "dw2 = dy^T h"},
-    {QN_MLP_WGRAD, QN_MLP_DW1, "dw1 = dpre^T x"},
+    {QUERN_PHASE_WEIGHTS, QUERN_MLP_W1, "w1"},
+    {QUERN_PHASE_WEIGHTS, QUERN_MLP_W2, "w2"},
+    {QUERN_PHASE_FORWARD, QUERN_MLP_X, "x"},
+    {QUERN_PHASE_FORWARD, QN_MLP_PRE, "pre = x w1^T"},
+    {QUERN_PHASE_FORWARD, QN_MLP_ADD_B1, "pre + b1"},
+    {QUERN_PHASE_FORWARD, QUERN_MLP_H, "h = activation(pre)"},
+    {QUERN_PHASE_FORWARD, QN_MLP_Y, "y = h w2^T"},
+    {QUERN_PHASE_FORWARD, QN_MLP_ADD_B2, "y + b2"},
+    {QUERN_PHASE_BACKWARD, QN_MLP_PRE, "pre again"},
+    {QUERN_PHASE_BACKWARD, QN_MLP_ADD_B1, "pre + b1 again"},
+    {QUERN_PHASE_BACKWARD, QUERN_MLP_DY, "dy"},
+    {QUERN_PHASE_BACKWARD, QN_MLP_DY_LATER, "dy, for dw2"},
+    {QUERN_PHASE_BACKWARD, QN_MLP_DH, "dh = dy w2"},
+    {QUERN_PHASE_BACKWARD, QUERN_MLP_DPRE, "dpre, from dh and pre"},
+    {QUERN_PHASE_BACKWARD, QN_MLP_B2, "db2 and its part of dprob, from dy"},
+    {QUERN_PHASE_BACKWARD, QN_MLP_DX, "dx = dpre w1"},
+    {QUERN_PHASE_BACKWARD, QN_MLP_X_LATER, "x, for dw1"},
+    {QUERN_PHASE_WGRAD, QN_MLP_DW2, "dw2 = dy^T h"},
+    {QUERN_PHASE_WGRAD, QN_MLP_DW1, "dw1 = dpre^T x"},
 };
 
 int qn_mlp_again(const struct qn_mlp_step *step)
 {
-    return step->phase == QN_MLP_BACKWARD &&
+    return step->phase == QUERN_PHASE_BACKWARD &&
            (step->index == QN_MLP_ADD_B1 || step->index == QN_MLP_PRE);
 }
 
@@ -102,7 +106,8 @@ static const struct {
 
 int qn_mlp_has(const struct qn_mlp *mlp, int phase)
 {
-    return !mlp->forward_only || phase <= QN_MLP_FORWARD;
+    return !mlp->forward_only || phase == QUERN_PHASE_WEIGHTS ||
+           phase == QUERN_PHASE_FORWARD;
 }
 
 int qn_mlp_refuse(const struct qn_mlp *mlp, int phase)
@@ -111,7 +116,7 @@ int qn_mlp_refuse(const struct qn_mlp *mlp, int phase)
         return QUERN_OK;
     return qn_error_set(QUERN_EINVAL,
                         "%s is not possible: grad=0 makes the MLP forward-only",
-                        phase == QN_MLP_BACKWARD ? "backward" : "wgrad");
+                        qn_mlp_phase_names[phase]);
 }
 
 int64_t qn_mlp_operands(const struct qn_mlp *mlp)

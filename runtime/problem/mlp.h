@@ -67,7 +67,8 @@ struct qn_mlp_space {
                                     not rows */
 };
 
-extern const char *const qn_mlp_phase_names[QN_MLP_PHASES];
+extern const char *const qn_mlp_phase_names[QUERN_PHASES];
+extern const int qn_mlp_phase_order[QUERN_PHASES]; /* weights come first */
 
 struct qn_mlp_step {
     int phase;
@@ -87,7 +88,7 @@ int qn_mlp_again(const struct qn_mlp_step *step);
 /* Features that the activation is given: of pre. */
 int64_t qn_mlp_operands(const struct qn_mlp *mlp);
 
-/* Does the MLP have the phase (enum qn_mlp_phase)? */
+/* Does the MLP have the phase (enum quern_phase)? */
 int qn_mlp_has(const struct qn_mlp *mlp, int phase);
 
 /* QUERN_EINVAL: the phase that the caller asks for is none of a forward-only

@@ -15,7 +15,7 @@ int qn_mlp_put(const struct qn_mlp_plan *plan, const struct qn_mlp_args *args,
     int count = 0, code = qn_mlp_plan_fit(plan, args, &room, &plan);
 
     if (!code)
-        code = qn_mlp_args(plan, args, QN_MLP_WGRAD, QN_MLP_WGRAD);
+        code = qn_mlp_args(plan, args, QUERN_PHASE_WGRAD, QUERN_PHASE_WGRAD);
     if (!code && args->host_sizes)
         code = qn_error_set(QUERN_EINVAL,
                             "host_sizes is not NULL: sizes of queued work "

@@ -120,13 +120,14 @@ static int make(struct twin *t, const struct qn_line *line, int64_t rows)
 /* Its weight gradients come later, as those of an MLP below. */
 static int run_moe(struct twin *t)
 {
-    static const int phases[] = {QN_MLP_WEIGHTS, QN_MLP_FORWARD,
-                                 QN_MLP_BACKWARD, QN_MLP_WGRAD};
     int code = QUERN_OK;
 
-    for (int i = 0; i < 4 && !code; i++)
-        if (qn_mlp_has(&t->run.plan->line.of.mlp, phases[i]))
-            code = qn_moe_run(t->plan.moe, &t->given.mlp, phases[i], NULL);
+    for (int i = 0; i < QUERN_PHASES && !code; i++) {
+        const int phase = qn_mlp_phase_order[i];
+
+        if (qn_mlp_has(&t->run.plan->line.of.mlp, phase))
+            code = qn_moe_run(t->plan.moe, &t->given.mlp, phase, NULL);
+    }
     return code;
 }
 
@@ -140,14 +141,16 @@ static int run(struct twin *t, int kind)
         return qn_quantize_run(t->plan.cast, &t->given.cast, NULL);
     if (kind == QN_LINE_MOE)
         return run_moe(t);
-    code = qn_mlp_run(t->plan.mlp, &t->given.mlp, QN_MLP_WEIGHTS, NULL);
+    code = qn_mlp_run(t->plan.mlp, &t->given.mlp, QUERN_PHASE_WEIGHTS, NULL);
     if (!code)
-        code = qn_mlp_run(t->plan.mlp, &t->given.mlp, QN_MLP_FORWARD, NULL);
+        code =
+            qn_mlp_run(t->plan.mlp, &t->given.mlp, QUERN_PHASE_FORWARD, NULL);
     if (code || t->run.plan->line.of.mlp.forward_only)
         return code;
-    code = qn_mlp_run(t->plan.mlp, &t->given.mlp, QN_MLP_BACKWARD, NULL);
+    code = qn_mlp_run(t->plan.mlp, &t->given.mlp, QUERN_PHASE_BACKWARD, NULL);
     return code ? code
-                : qn_mlp_run(t->plan.mlp, &t->given.mlp, QN_MLP_WGRAD, NULL);
+                : qn_mlp_run(t->plan.mlp, &t->given.mlp, QUERN_PHASE_WGRAD,
+                             NULL);
 }
 
 static void discard(struct twin *t, int kind)

@@ -399,7 +399,7 @@ TEST(test_mlp_queue)
         assert_int_equal(qn_api_given(l.call.plan, &l.call.args, &given), 0);  \
         change;                                                                \
         assert_int_equal(                                                      \
-            qn_mlp_run(l.call.plan->of.mlp, a, QN_MLP_##phase, NULL),          \
+            qn_mlp_run(l.call.plan->of.mlp, a, QUERN_PHASE_##phase, NULL),     \
             QUERN_EINVAL);                                                     \
         if (!strstr(quern_errmsg(), says))                                     \
             fail_msg("'%s' lacks '%s'", quern_errmsg(), says);                 \

@@ -54,12 +54,12 @@ static void run_moe(struct play *play, const struct qn_moe *moe,
     give_moe(play, moe, need, &args);
     without = args;
     without.dw1 = without.dw2 = (struct qn_tensor){.data = NULL};
-    run_moe_phase(play, plan, &args, QN_MLP_WEIGHTS, "weights");
-    run_moe_phase(play, plan, &args, QN_MLP_FORWARD, "forward");
+    run_moe_phase(play, plan, &args, QUERN_PHASE_WEIGHTS, "weights");
+    run_moe_phase(play, plan, &args, QUERN_PHASE_FORWARD, "forward");
     if (moe->mlp.forward_only)
         return;
-    run_moe_phase(play, plan, &without, QN_MLP_BACKWARD, "backward");
-    run_moe_phase(play, plan, &args, QN_MLP_WGRAD, "wgrad");
+    run_moe_phase(play, plan, &without, QUERN_PHASE_BACKWARD, "backward");
+    run_moe_phase(play, plan, &args, QUERN_PHASE_WGRAD, "wgrad");
     if (!play->how.queue)
         return;
     fprintf(play->log, "  - put and flush\n");

@@ -450,18 +450,21 @@ static void run_mlp(struct play *play, const struct qn_mlp *mlp,
     without = args;
     without.dw1 = without.dw2 = (struct qn_tensor){.data = NULL};
     fprintf(play->log, "  - weights\n");
-    play_failed(play, "weights", qn_mlp_run(plan, &args, QN_MLP_WEIGHTS, NULL));
+    play_failed(play, "weights",
+                qn_mlp_run(plan, &args, QUERN_PHASE_WEIGHTS, NULL));
     fprintf(play->log, "  - forward\n");
-    play_failed(play, "forward", qn_mlp_run(plan, &args, QN_MLP_FORWARD, NULL));
+    play_failed(play, "forward",
+                qn_mlp_run(plan, &args, QUERN_PHASE_FORWARD, NULL));
     if (mlp->forward_only)
         return;
     fprintf(play->log, "  - backward with wgrad\n");
     play_failed(play, "backward",
-                qn_mlp_run(plan, &args, QN_MLP_BACKWARD, NULL));
+                qn_mlp_run(plan, &args, QUERN_PHASE_BACKWARD, NULL));
     fprintf(play->log, "  - backward, then wgrad\n");
     play_failed(play, "backward",
-                qn_mlp_run(plan, &without, QN_MLP_BACKWARD, NULL));
-    play_failed(play, "wgrad", qn_mlp_run(plan, &args, QN_MLP_WGRAD, NULL));
+                qn_mlp_run(plan, &without, QUERN_PHASE_BACKWARD, NULL));
+    play_failed(play, "wgrad",
+                qn_mlp_run(plan, &args, QUERN_PHASE_WGRAD, NULL));
     if (!play->how.queue)
         return;
     fprintf(play->log, "  - put and flush\n");

@@ -2,6 +2,7 @@
 /* test_mlp.c: plans and runs of a grouped MLP: optional outputs, sizes from
    the host, queues and failures. Launches are in tests/launches. */
 #include "test.h"
+#include "problem/mlp.h"
 
 #include "mlp_scene.h"
 
@@ -18,10 +19,11 @@ TEST(runs_on_its_stream)
 {
     struct fixture f = begin("scaled");
 
-    for (int phase = QN_MLP_WEIGHTS; phase < QN_MLP_WGRAD; phase++) {
+    for (int i = 0; qn_mlp_phase_order[i] != QUERN_PHASE_WGRAD; i++) {
         test_cuda->launches = 0;
-        test_expect(qn_mlp_run(f.plan, &f.args, phase, (void *)256), QUERN_OK,
-                    "");
+        test_expect(
+            qn_mlp_run(f.plan, &f.args, qn_mlp_phase_order[i], (void *)256),
+            QUERN_OK, "");
         assert_true(test_cuda->launches > 1);
         for (int j = 0; j < test_cuda->launches; j++)
             assert_ptr_equal(test_cuda->trail[j].stream, (void *)256);
@@ -68,18 +70,20 @@ TEST(leaves_out)
     struct qn_mlp_args a = f.args;
 
     a.dx.data = a.dw1.data = NULL;
-    test_expect(qn_mlp_run(f.plan, &a, QN_MLP_BACKWARD, NULL), QUERN_OK, "");
+    test_expect(qn_mlp_run(f.plan, &a, QUERN_PHASE_BACKWARD, NULL), QUERN_OK,
+                "");
     LAUNCHED("cast_dy", "dgrad", "cast_dpre", "dprob", "wgrad");
     a.dw1.data = f.args.dw1.data;
     a.dw2.data = NULL;
-    test_expect(qn_mlp_run(f.plan, &a, QN_MLP_WGRAD, NULL), QUERN_OK, "");
+    test_expect(qn_mlp_run(f.plan, &a, QUERN_PHASE_WGRAD, NULL), QUERN_OK, "");
     LAUNCHED("wgrad");
     a.w1_row.data = a.w1_column.data = NULL;
-    test_expect(qn_mlp_run(f.plan, &a, QN_MLP_WEIGHTS, NULL), QUERN_OK, "");
+    test_expect(qn_mlp_run(f.plan, &a, QUERN_PHASE_WEIGHTS, NULL), QUERN_OK,
+                "");
     LAUNCHED("cast_w");
     a.dy.data = NULL; /* nothing is queued where anything is refused */
-    test_expect(qn_mlp_run(f.plan, &a, QN_MLP_BACKWARD, NULL), QUERN_EINVAL,
-                "dy");
+    test_expect(qn_mlp_run(f.plan, &a, QUERN_PHASE_BACKWARD, NULL),
+                QUERN_EINVAL, "dy");
     assert_int_equal(test_cuda->launches, 0);
     end(&f);
 }
@@ -126,9 +130,9 @@ TEST(fails_each_driver_call)
         test_cuda->calls = 0;
         test_cuda->fail_at = n;
         test_cuda->failed = NULL;
-        code = qn_mlp_run(f.plan, &f.args, QN_MLP_FORWARD, NULL);
+        code = qn_mlp_run(f.plan, &f.args, QUERN_PHASE_FORWARD, NULL);
         if (!code)
-            code = qn_mlp_run(f.plan, &f.args, QN_MLP_BACKWARD, NULL);
+            code = qn_mlp_run(f.plan, &f.args, QUERN_PHASE_BACKWARD, NULL);
         test_cuda->fail_at = 0;
         if (!test_cuda->failed ||
             strcmp(test_cuda->failed, "cuCtxPopCurrent_v2"))
@@ -191,25 +195,25 @@ TEST(takes_host_sizes)
         test_cuda->launches = test_cuda->copies = 0;
         f.args.first_dims = NULL;
         f.args.host_sizes = bad;
-        test_expect(qn_mlp_run(f.plan, &f.args, QN_MLP_FORWARD, NULL),
+        test_expect(qn_mlp_run(f.plan, &f.args, QUERN_PHASE_FORWARD, NULL),
                     QUERN_EINVAL,
                     "host_sizes[1] is -1: a group's size must not");
         assert_int_equal(test_cuda->launches, 0);
         f.args.host_sizes = sizes;
         test_cuda->capture_status = QN_CU_CAPTURE_ACTIVE;
-        test_expect(qn_mlp_run(f.plan, &f.args, QN_MLP_BACKWARD, NULL),
+        test_expect(qn_mlp_run(f.plan, &f.args, QUERN_PHASE_BACKWARD, NULL),
                     i < 2 ? QUERN_ECAPTURE : QUERN_OK,
                     i < 2 ? "would be frozen into the graph" : "");
         test_cuda->capture_status = QN_CU_CAPTURE_NONE;
         assert_true(i < 2 ? !test_cuda->launches : test_cuda->launches > 3);
         test_cuda->launches = 0;
-        test_expect(qn_mlp_run(f.plan, &f.args, QN_MLP_FORWARD, NULL), QUERN_OK,
-                    "");
+        test_expect(qn_mlp_run(f.plan, &f.args, QUERN_PHASE_FORWARD, NULL),
+                    QUERN_OK, "");
         assert_true(test_cuda->launches > 3);
         expect_brought(&f, sizes);
         test_cuda->launches = 0;
-        test_expect(qn_mlp_run(f.plan, &f.args, QN_MLP_WGRAD, NULL), QUERN_OK,
-                    "");
+        test_expect(qn_mlp_run(f.plan, &f.args, QUERN_PHASE_WGRAD, NULL),
+                    QUERN_OK, "");
         assert_int_equal(test_cuda->launches, 3);
         expect_brought(&f, sizes);
         test_cuda->launches = 0;
@@ -221,7 +225,7 @@ TEST(takes_host_sizes)
     do {                                                                       \
         struct qn_mlp_args a = f.args;                                         \
         change;                                                                \
-        test_expect(qn_mlp_run(f.plan, &a, QN_MLP_##which, NULL),              \
+        test_expect(qn_mlp_run(f.plan, &a, QUERN_PHASE_##which, NULL),         \
                     QUERN_EINVAL, part);                                       \
         assert_int_equal(test_cuda->launches, 0);                              \
     } while (0)
@@ -229,8 +233,8 @@ TEST(takes_host_sizes)
     do {                                                                       \
         struct qn_mlp_args a = f.args;                                         \
         change;                                                                \
-        test_expect(qn_mlp_run(f.plan, &a, QN_MLP_##which, NULL), QUERN_OK,    \
-                    "");                                                       \
+        test_expect(qn_mlp_run(f.plan, &a, QUERN_PHASE_##which, NULL),         \
+                    QUERN_OK, "");                                             \
         test_cuda->launches = 0;                                               \
     } while (0)
 

@@ -87,10 +87,11 @@ TEST(strides_rows)
         tensors[i]->stride = 72 + 8 * i;
         tensors[i]->bytes = (size_t)(59 * tensors[i]->stride + 64) * 2;
     }
-    test_expect(qn_mlp_run(f.plan, a, QN_MLP_FORWARD, NULL), QUERN_OK, "");
+    test_expect(qn_mlp_run(f.plan, a, QUERN_PHASE_FORWARD, NULL), QUERN_OK, "");
     assert_int_equal((int)(uintptr_t)param(2, BIASED_D_STRIDE), 80);
     LAUNCHED("plain_biased", "plain_h", "plain_biased");
-    test_expect(qn_mlp_run(f.plan, a, QN_MLP_BACKWARD, NULL), QUERN_OK, "");
+    test_expect(qn_mlp_run(f.plan, a, QUERN_PHASE_BACKWARD, NULL), QUERN_OK,
+                "");
     assert_int_equal((int)(uintptr_t)param(0, A_STRIDE), 88);
     assert_int_equal((int)(uintptr_t)param(4, SUMMED_STRIDE), 88);
     assert_int_equal((int)(uintptr_t)param(6, SUMMED_STRIDE), 88);
@@ -98,7 +99,7 @@ TEST(strides_rows)
              "plain_sums", "plain_sum", "plain_dprob_b2", "plain_dgrad",
              "plain_wgrad", "plain_wgrad");
     a->y.stride = 76;
-    test_expect(qn_mlp_run(f.plan, a, QN_MLP_FORWARD, NULL), QUERN_EINVAL,
+    test_expect(qn_mlp_run(f.plan, a, QUERN_PHASE_FORWARD, NULL), QUERN_EINVAL,
                 "rows that are not packed must start at multiples of 16");
     end(&f);
 }
