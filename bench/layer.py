@@ -16,6 +16,10 @@ with --all-tiles among all of its own, which takes minutes. --tune lets quern ta
 bench/tune, as an installed library does. Times are
 medians of eager calls in turn, in another order each round. Results are compared before: 1 - 2 xy /
 (xx + yy).
+
+A GPU that has worked for a tenth of a second lowers its clocks to keep to its power limit, by as much
+as the work before took. So each turn is timed in two states: rested, after a pause, at the highest
+clocks; and loaded, after the same calls have run for a while, as a training step has it.
 """
 
 import argparse
@@ -33,6 +37,7 @@ SHAPES = [  # name, tokens, hidden, ffn, experts, choices
     ("qwen3_30b", 8192, 2048, 768, 128, 8), ("olmoe", 8192, 2048, 1024, 64, 8),
     ("mixtral", 8192, 4096, 14336, 8, 2), ("granite", 8192, 1536, 512, 40, 8),
     ("fine", 8192, 2048, 256, 128, 8), ("decode", 64, 2048, 768, 128, 8)]
+STATES = ("rested", "loaded")
 RESULTS = ("y", "dx", "dw1", "dw2", "dprob")
 
 
@@ -217,7 +222,19 @@ def once(call, inner):
     return begin.elapsed_time(end) / inner
 
 
-def take_turns(calls, rounds, inner=4):
+def settle(call, state):
+    """Bring the GPU's clocks and power to a state, whatever ran before."""
+    if state == "rested":
+        torch.cuda.synchronize()
+        time.sleep(0.1)
+        call()
+        return
+    end = time.time() + 0.25
+    while time.time() < end:
+        once(call, 4)
+
+
+def take_turns(calls, rounds, state, inner=4):
     """Milliseconds of each, the median of the rounds."""
     times = {name: [] for name in calls}
     for call in calls.values():
@@ -226,7 +243,7 @@ def take_turns(calls, rounds, inner=4):
     torch.cuda.synchronize()
     for turn in range(rounds):
         for name in sorted(calls, key=lambda name: hash((name, turn))):
-            calls[name]()
+            settle(calls[name], state)
             times[name].append(once(calls[name], inner))
     return {name: statistics.median(found) for name, found in times.items()}
 
@@ -261,17 +278,18 @@ def measure(layer, library, options):
         calls[one.name, "forward"], calls[one.name, "both"] = one.forward, one.both
         if isinstance(one, Quern) and "bf16" not in one.name:
             calls[one.name, "weights"] = one.weights
-    times = take_turns(calls, options.rounds)
-    for (name, phase), ms in times.items():
-        flops = layer.flops * {"forward": 1, "both": 3, "weights": 0}[phase]
-        row = {"shape": layer.name, "who": name, "phase": phase, "ms": ms,
-               "tflops": flops / ms / 1e9}
-        for peer in ("torch", "sonic"):
-            if (peer, phase) in times:
-                row[f"over_{peer}"] = times[peer, phase] / ms
-        rows.append(row)
-        print(" ".join(f"{key}={value:.4g}" if isinstance(value, float) else str(value)
-                       for key, value in row.items()), flush=True)
+    for state in STATES:
+        times = take_turns(calls, options.rounds, state)
+        for (name, phase), ms in times.items():
+            flops = layer.flops * {"forward": 1, "both": 3, "weights": 0}[phase]
+            row = {"shape": layer.name, "who": name, "phase": phase, "state": state, "ms": ms,
+                   "tflops": flops / ms / 1e9}
+            for peer in ("torch", "sonic"):
+                if (peer, phase) in times:
+                    row[f"over_{peer}"] = times[peer, phase] / ms
+            rows.append(row)
+            print(" ".join(f"{key}={value:.4g}" if isinstance(value, float) else str(value)
+                           for key, value in row.items()), flush=True)
     for one in found:
         if isinstance(one, Quern):
             operands = one.plan.operands
@@ -287,7 +305,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--recipes", default="bf16,fp8_block")
     parser.add_argument("--shapes", default="*")
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--budget", type=float, default=300)
     parser.add_argument("--alone", action="store_true")
     parser.add_argument("--all-tiles", action="store_true")

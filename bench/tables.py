@@ -69,11 +69,12 @@ HEADLINES = (  # without peers: layers
      ("bf16 both", "fp8_block both"), PEERS))
 
 
-def both_passes(name):
-    """Milliseconds of both passes of each layer, SonicMoE's and others'."""
+def both_passes(name, state="loaded"):
+    """Milliseconds of both passes of each layer, SonicMoE's and others'. Files of before 2026-11-30
+    name no state of the clocks."""
     found = {}
     for row in load(name)["rows"]:
-        if row["phase"] == "both":
+        if row["phase"] == "both" and row.get("state", state) == state:
             found.setdefault(row["shape"], {})[row["who"]] = row["ms"]
     return found
 
@@ -264,12 +265,12 @@ def modules(up):
 def sonic(up):
     """Both passes of a layer in milliseconds, SonicMoE's over quern's."""
     rows = []
-    for gpu in ("h100", "h200"):
-        for shape, ms in both_passes(gpu + "_layer_sonic").items():
+    for gpu, state in (("h100", "–"), ("h200", "loaded"), ("h200", "rested")):
+        for shape, ms in both_passes(gpu + "_layer_sonic", state).items():
             cells = [f"{ms[who]:.2f} ({ms['sonic'] / ms[who]:.2f} ×)"
                      for who in ("quern bf16", "quern fp8_block", "torch")]
-            rows.append([gpu.upper(), shape, f"{ms['sonic']:.2f}", *cells])
-    return markdown(["GPU", "layer", "SonicMoE, ms", "bf16", "fp8_block", "torch"], rows)
+            rows.append([gpu.upper(), state, shape, f"{ms['sonic']:.2f}", *cells])
+    return markdown(["GPU", "GPU was", "layer", "SonicMoE, ms", "bf16", "fp8_block", "torch"], rows)
 
 
 def packed_layers(up):
