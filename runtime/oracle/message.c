@@ -54,6 +54,7 @@ static void print_tame(const char *text)
 int qn_message_text(const struct qn_options *options, int status,
                     const char *begin, const char *text)
 {
+    static const char word[] = "error: ";
     size_t length = strlen(text);
 
     if (!options->json) {
@@ -62,6 +63,10 @@ int qn_message_text(const struct qn_options *options, int status,
         if (!length || text[length - 1] != '\n')
             fputc('\n', stderr);
         return status;
+    }
+    if (strncmp(text, word, strlen(word)) == 0) { /* of the generator */
+        text += strlen(word);
+        length -= strlen(word);
     }
     while (length && text[length - 1] == '\n')
         length--;
