@@ -223,7 +223,7 @@ def once(call, inner):
 
 
 def settle(call, state):
-    """Bring the GPU's clocks and power to a state, whatever ran before."""
+    """Bring the GPU's clocks and power to a state, by calls that are not timed."""
     if state == "rested":
         torch.cuda.synchronize()
         time.sleep(0.1)
@@ -237,10 +237,6 @@ def settle(call, state):
 def take_turns(calls, rounds, state, inner=4):
     """Milliseconds of each, the median of the rounds."""
     times = {name: [] for name in calls}
-    for call in calls.values():
-        call()
-        call()
-    torch.cuda.synchronize()
     for turn in range(rounds):
         for name in sorted(calls, key=lambda name: hash((name, turn))):
             settle(calls[name], state)
